@@ -94,6 +94,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     started: int = 0
     finished: int = 0
     hooked: int = 0  # when a hook said it started; only such starts can carry a request
+    posted: int = 0  # when a hook last said it is over
     ok: bool = True
     denied: bool = False
     is_interrupt: bool = False
@@ -113,6 +114,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The agent asked a human. closed: earliest witness that it is over, 0 = none yet.
 
     hold: the latest, while it stands; held: since when. `request_id` is then the hold's.
+    asked: when a hook last asked that names no call, and was found to be of this one.
     """
 
     kind: str
@@ -132,6 +134,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     source: str = "hook"
     hold: Hold | None = None
     held: int = 0
+    asked: int = 0
 
 
 class Suspension(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

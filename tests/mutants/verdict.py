@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "binds a permission to a call that was over long before",
         "a command that is run again asks, and nobody is told or can approve it",
-        (Edit(_WORK, "or 0 < tool.finished < at - LATENESS\n", ""),),
+        (Edit(_WORK, "or (0 < tool.posted < at - LATENESS and", "or (False and"),),
         (_OVERTAKEN,),
     ),
     Mutant(
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "gives no call the permission that overtook its hook",
         "it stays open after its answer until the turn is over",
-        (Edit(_WORK, "and bind(facts, request) == tool_use_id", "and False"),),
+        (Edit(_WORK, "if bind(known, request) == tool_use_id:", "if False:"),),
         (
             _OVERTAKEN,
             "tests/unit/hub/fold/test_fold.py::"

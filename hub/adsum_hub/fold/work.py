@@ -198,8 +198,8 @@ def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
         source=first_witness(held.started, held.source, signal.at, signal.source),
     )
     changes = put_tool(facts, signal.tool_use_id, merged)
-    if hooked and facts.requests and "tools" in changes:
-        changes |= take_over(replace(facts, **changes), signal.tool_use_id, merged)
+    if hooked:
+        changes |= take_over(facts, changes, signal.tool_use_id)
     twice = max(held.hooked, signal.at) if hooked and held.hooked else 0
     if twice > facts.doubled:
         # Batches are applied once by number, so this was delivered twice: our hooks stand in two
@@ -228,6 +228,7 @@ def tool_finished(facts: Facts, signal: s.ToolFinished) -> Changes:
         server=held.server or signal.server,
         first=min(held.first, signal.at),
         finished=earliest(held.finished, signal.at),
+        posted=max(held.posted, signal.at) if signal.source == "hook" else held.posted,
         ok=held.ok and signal.ok,
         denied=held.denied or signal.denied,
         is_interrupt=held.is_interrupt or signal.is_interrupt,
@@ -317,6 +318,7 @@ def request_opened(facts: Facts, signal: s.RequestOpened) -> Changes:
         source=signal.source,
         hold=signal.hold,
         held=signal.at if signal.hold is not None else 0,
+        asked=signal.at if signal.tool_use_id is None else 0,
     )
     key = signal.tool_use_id or bind(facts, told)
     if key is None:
@@ -356,6 +358,7 @@ def merged_request(facts: Facts, key: str, told: Request) -> Request:
         source=first_witness(held.opened, held.source, told.opened, told.source),
         hold=None if over else told.hold if holds else held.hold,
         held=told.held if holds else held.held,
+        asked=max(held.asked, told.asked),
     )
 
 
@@ -416,8 +419,11 @@ def bind(facts: Facts, request: Request) -> str | None:
     hooks come late, and a request whose call is over is born closed. But not for longer than a hook
     comes late, for the same command is often run again, and the hook of its request may overtake that
     of its call (by 4 ms in a fifth of all on a busy machine: each is a process). Then it belongs to the
-    first that starts after it. (Rejected: none that has finished; a late request came back as an open
-    one. Rejected: any that has; the second of two equal calls asked, and nobody was told.)
+    first that starts after it.
+
+    Rejected: none that has finished; a late request came back as an open one. Any that has; the second
+    of two equal calls asked, and nobody was told. What other witnesses say of the finish; where the
+    clock was set back, it depended on whose word came first.
     """
     found, after, latest, next_one, over = None, None, 0, 0, False
     digest, at = request.digest, request.opened
@@ -428,29 +434,32 @@ def bind(facts: Facts, request: Request) -> str | None:
             tool.digest != digest  # asked first, since it tells nearly all apart
             or tool.tool != request.tool
             or tool.agent_id != request.agent_id
-            or 0 < tool.finished < at - LATENESS
+            or (0 < tool.posted < at - LATENESS and not is_repeated(facts.requests.get(key), at))
         ):
             continue
         if tool.hooked <= at:
             if tool.hooked > latest:
-                found, latest, over = key, tool.hooked, 0 < tool.finished < at
+                found, latest, over = key, tool.hooked, 0 < tool.posted < at
         elif tool.hooked <= at + LATENESS and (after is None or tool.hooked < next_one):
             after, next_one = key, tool.hooked
     return after if after is not None and (found is None or over) else found
 
 
-def take_over(facts: Facts, tool_use_id: str, tool: Tool) -> Changes:
+def is_repeated(held: Request | None, at: int) -> bool:
+    """Whether it was asked at that moment: delivered again, after a finish by a clock that was set back."""
+    return held is not None and held.asked == at
+
+
+def take_over(facts: Facts, changes: Changes, tool_use_id: str) -> Changes:
     """Gives a call the request that overtook its hook, and has been open without a call since."""
     for key, request in facts.requests.items():
-        if (
-            request.digest == tool.digest
-            and request.tool_use_id is None
-            and not request.closed
-            and bind(facts, request) == tool_use_id
-        ):
-            others = {name: each for name, each in facts.requests.items() if name != key}
-            merged = merged_request(facts, tool_use_id, request)
-            return put_request(replace(facts, requests=others), tool_use_id, merged)
+        if request.tool_use_id is None and not request.closed:
+            known = replace(facts, **changes)
+            if bind(known, request) == tool_use_id:
+                others = {name: each for name, each in facts.requests.items() if name != key}
+                known = replace(known, requests=others)
+                merged = merged_request(known, tool_use_id, request)
+                return put_request(known, tool_use_id, merged)
     return {}
 
 
