@@ -6,6 +6,7 @@ from tests.mutants.runner import Edit, Mutant
 
 _AGENTS = "collector/adsum_collector/agents"
 _RUNNERS = f"{_AGENTS}/programs.py"
+_OPENCODE = "tests/unit/collector/test_opencode.py"
 _FOUND = "tests/unit/collector/test_programs.py"
 
 MUTANTS = (
@@ -13,10 +14,25 @@ MUTANTS = (
         "lets the reader of OpenCode's database write its shared index",
         "what is its owner's changes because it was looked at",
         (Edit(f"{_AGENTS}/opencode/agent.py", "mode=ro&readonly_shm=1", "mode=ro"),),
+        (f"{_OPENCODE}::test_one_that_another_process_has_open_is_read_without_a_trace",),
+    ),
+    Mutant(
+        "counts what a fork of OpenCode's copies",
+        "each fork doubles the tokens and the dollars of what was said before it",
+        (Edit(f"{_AGENTS}/opencode/agent.py", "WHERE at >= s.time_created AND", "WHERE"),),
+        (f"{_OPENCODE}::test_what_a_fork_repeats_counts_once_where_it_was_said",),
+    ),
+    Mutant(
+        "counts only the messages that OpenCode still holds",
+        "what was paid for is in no sum once it is undone",
         (
-            "tests/unit/collector/test_opencode.py"
-            "::test_one_that_another_process_has_open_is_read_without_a_trace",
+            Edit(
+                f"{_AGENTS}/opencode/agent.py",
+                "type GLOB 'message.updated.*'",
+                "type = ''",
+            ),
         ),
+        (f"{_OPENCODE}::test_what_an_undo_takes_back_stays_counted_as_it_was_last",),
     ),
     Mutant(
         "gives a session that is over to the next process in its directory",

@@ -28,7 +28,7 @@ CREATE TABLE event (id text PRIMARY KEY, aggregate_id text, seq integer, type te
 CREATE TABLE event_sequence (aggregate_id text PRIMARY KEY, seq integer);
 CREATE TABLE session (id text, directory text, title text, time_created integer, time_updated integer,
                       parent_id text);
-CREATE TABLE message (session_id text, time_created integer, data text);
+CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer, data text);
 """
 SPENT = {"input": 1000, "output": 30, "reasoning": 5, "cache": {"read": 200, "write": 0}}
 
@@ -153,14 +153,33 @@ class Home:
                     "INSERT OR REPLACE INTO event_sequence VALUES (?, ?)", (session, seq)
                 )
 
-    def spend(self) -> None:
-        told = {"role": "assistant", "modelID": "m", "tokens": SPENT, "cost": 0.25}
+    def begin(self, session: str, at: int) -> None:
         with self.writer as database:
-            row = ("s1", "/src/boat", "A boat", NOW - 9_000, NOW - 8_000, None)
+            row = (session, "/src/boat", "A boat", at, NOW - 1_000, None)
             database.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?)", row)
-            for _ in range(2):
-                spent = ("s1", NOW - 5_000, json.dumps(told))
-                database.execute("INSERT INTO message VALUES (?, ?, ?)", spent)
+
+    def say(self, key: str, at: int, session: str = "s1", **told: Any) -> None:
+        """An answer, in the table and in the log."""
+        spent = {"role": "assistant", "modelID": "m", "tokens": SPENT, "cost": 0.25, **told}
+        spent["time"] = {"created": at, "completed": at + 900}
+        self.write(("message.updated", {"info": {"id": key, **spent}}), session=session)
+        with self.writer as database:
+            row = (key, session, at, json.dumps(spent))
+            database.execute("INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?)", row)
+
+    def spend(self) -> None:
+        self.begin("s1", NOW - 9_000)
+        for key in ("m1", "m2"):
+            self.say(key, NOW - 5_000)
+
+    def forget(self, key: str) -> None:
+        with self.writer as database:
+            database.execute("DELETE FROM message WHERE id = ?", (key,))
+
+    def used(self) -> dict[str, tuple[int, float]]:
+        """By session: how many answers, and dollars."""
+        with db.opened(self.path) as database:
+            return {each.session: (each.messages, each.cost) for each in db.totals(database, 0)}
 
     def files(self) -> dict[str, bytes]:
         return {each.name: each.read_bytes() for each in self.path.parent.iterdir()}
@@ -251,6 +270,57 @@ async def test_what_nobody_runs_is_told_as_past_with_what_it_used(home: Home) ->
     assert next(each for each in home.heard if isinstance(each, s.CostReported)).cost_usd == 0.5
     assert kinds(home.heard)[:2] == ["meta.changed", "session.ended"]
     assert "session.started" not in kinds(home.heard)
+
+
+def test_what_a_fork_repeats_counts_once_where_it_was_said(home: Home) -> None:
+    home.spend()
+    home.begin("s2", NOW - 4_000)
+    for key in ("f1", "f2"):
+        home.say(key, NOW - 5_000, "s2")
+
+    assert home.used() == {"s1": (2, 0.5)}
+
+    home.say("f3", NOW - 3_000, "s2")
+
+    assert home.used() == {"s1": (2, 0.5), "s2": (1, 0.25)}
+
+
+@pytest.mark.parametrize("goes", ["message", "session"])
+def test_a_fork_takes_over_nothing_of_a_session_that_was_undone_or_deleted(
+    home: Home, goes: str
+) -> None:
+    home.begin("s1", NOW - 9_000)
+    home.say("m1", NOW - 5_000)
+    home.begin("s2", NOW - 4_000)
+    home.say("f1", NOW - 5_000, "s2")
+    home.say("f2", NOW - 3_000, "s2")
+
+    home.forget("m1")
+    if goes == "session":
+        with home.writer as database:
+            database.execute("DELETE FROM session WHERE id = 's1'")
+            database.execute("DELETE FROM event WHERE aggregate_id = 's1'")
+
+    assert home.used()["s2"] == (1, 0.25)
+
+
+def test_what_an_undo_takes_back_stays_counted_as_it_was_last(home: Home) -> None:
+    home.begin("s1", NOW - 9_000)
+    home.say("m1", NOW - 6_000)
+    home.say("m2", NOW - 5_000, cost=0.125)
+    home.say("m2", NOW - 5_000, cost=0.5)
+    before = home.used()
+
+    home.forget("m2")
+
+    assert home.used() == before == {"s1": (2, 0.75)}
+
+
+def test_an_answer_of_before_there_was_a_log_counts(home: Home) -> None:
+    home.spend()
+    home.writer.executescript("DELETE FROM event")
+
+    assert home.used() == {"s1": (2, 0.5)}
 
 
 async def test_a_database_of_another_kind_is_told_and_ends_nothing(home: Home) -> None:

@@ -128,23 +128,45 @@ def _sessions_of(database: sqlite3.Connection, since: int) -> list[_Described]:
 
 
 _TOTALS: Final = """
-SELECT coalesce(s.parent_id, s.id), date(m.time_created / 1000, 'unixepoch', 'localtime') AS day,
-       coalesce(json_extract(m.data, '$.modelID'), ''), count(*),
-       total(json_extract(m.data, '$.tokens.input')),
-       total(json_extract(m.data, '$.tokens.output')) + total(json_extract(m.data, '$.tokens.reasoning')),
-       total(json_extract(m.data, '$.tokens.cache.read')),
-       total(json_extract(m.data, '$.tokens.cache.write')),
-       total(json_extract(m.data, '$.cost')), max(m.time_created)
-FROM message m JOIN session s ON s.id = m.session_id
-WHERE coalesce(s.parent_id, s.id) IN
-      (SELECT coalesce(parent_id, id) FROM session WHERE time_updated >= ?)
-  AND json_valid(m.data) AND json_extract(m.data, '$.role') = 'assistant'
+WITH changed AS (
+  SELECT id FROM session WHERE coalesce(parent_id, id) IN
+         (SELECT coalesce(parent_id, id) FROM session WHERE time_updated >= ?)
+), told AS (
+  SELECT session_id, time_created AS at, data AS info, 0 FROM message
+  WHERE session_id IN changed AND json_valid(data)
+  UNION ALL
+  SELECT aggregate_id, json_extract(data, '$.info.time.created'), json_extract(data, '$.info'), max(seq)
+  FROM event
+  WHERE aggregate_id IN changed AND type GLOB 'message.updated.*' AND json_valid(data)
+    AND json_extract(data, '$.info.id') NOT IN (SELECT id FROM message)
+  GROUP BY aggregate_id, json_extract(data, '$.info.id')
+)
+SELECT coalesce(s.parent_id, s.id), date(at / 1000, 'unixepoch', 'localtime'),
+       coalesce(json_extract(info, '$.modelID'), ''), count(*),
+       total(json_extract(info, '$.tokens.input')),
+       total(json_extract(info, '$.tokens.output')) + total(json_extract(info, '$.tokens.reasoning')),
+       total(json_extract(info, '$.tokens.cache.read')),
+       total(json_extract(info, '$.tokens.cache.write')),
+       total(json_extract(info, '$.cost')), max(at)
+FROM told JOIN session s ON s.id = told.session_id
+WHERE at >= s.time_created AND json_extract(info, '$.role') = 'assistant'
 GROUP BY 1, 2, 3
 """
 
 
 def totals(database: sqlite3.Connection, since: int) -> list[_ModelTotal]:
-    """All that sessions used up that were changed since then, ms; a subagent's is its session's."""
+    """All that sessions used up that were changed since then, ms; a subagent's is its session's.
+
+    `/undo` deletes messages that were paid for. Their events stay, so they count as those have them
+    last: with `max`, SQLite takes the row that has it. (Rejected: the events alone. Messages of
+    before OpenCode kept them have none. And to keep the highest sums here: that would end with the
+    process.)
+
+    `/fork` copies messages with their times into a session of its own, so a message that is older than
+    its session is a copy, and counts where it was said. (Where the clock was set back it may be none:
+    that is lost. Rejected: to look for the same message in older sessions. Once it is deleted there,
+    what it used would count again, for the fork.)
+    """
     return [_ModelTotal(*map(_plain, row)) for row in database.execute(_TOTALS, (since,))]
 
 
