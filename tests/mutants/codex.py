@@ -6,6 +6,7 @@ from tests.mutants.runner import Edit, Mutant
 
 _CODEX = "collector/adsum_collector/agents/codex/agent.py"
 _INSTALL = "collector/adsum_collector/agents/codex/agent.py"
+_SETTINGS = "collector/adsum_collector/agents/settings_file.py"
 _SERVER = "collector/adsum_collector/agents/codex/server_status.py"
 _METER = "collector/adsum_collector/agents/codex/usage_lines.py"
 _THREADS = "collector/adsum_collector/agents/codex/live_threads.py"
@@ -33,6 +34,21 @@ MUTANTS = (
         "Python ends with 2, and Codex takes that for a refusal",
         (Edit(_INSTALL, '&& test -r "$3" ', ""),),
         (f"{_HOOKS}::test_a_hook_whose_parts_are_gone_ends_well_and_says_nothing",),
+    ),
+    Mutant(
+        "keeps the receipt of an install that failed",
+        "no receipt fits the settings that stay, and removing hooks does not restore them",
+        (
+            Edit(
+                _SETTINGS,
+                "        yield\n        undoing.pop_all()\n",
+                "        undoing.pop_all()\n        yield\n",
+            ),
+        ),
+        (
+            "tests/unit/collector/test_install.py"
+            "::test_an_install_that_fails_leaves_the_receipt_of_the_one_before",
+        ),
     ),
     Mutant(
         "ends a turn of Codex with the hook on Stop, whatever is read",

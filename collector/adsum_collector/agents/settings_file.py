@@ -39,17 +39,17 @@ class Receipt(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-def read_settings(path: Path) -> bytes | None:
+def read_settings(path: Path, most: int = MOST_BYTES) -> bytes | None:
     """The file's bytes; None when there is no file."""
     try:
         with os.fdopen(open_plain(path), "rb") as file:
-            raw = file.read(MOST_BYTES + 1)
+            raw = file.read(most + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if len(raw) > MOST_BYTES:
-        raise SettingsError(f"{path} is larger than {MOST_BYTES >> 20} MB. It is left as it is.")
+    if len(raw) > most:
+        raise SettingsError(f"{path} is larger than {most >> 20} MB. It is left as it is.")
     return raw
 
 
@@ -95,6 +95,30 @@ def keep_receipt(path: Path, state_dir: Path, before: bytes | None) -> None:
 
 def drop_receipt(path: Path, state_dir: Path) -> None:
     _receipt_file(path, state_dir).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def restored_on_failure(state_dir: Path, *paths: Path) -> Iterator[None]:
+    """Whatever ends the block early, Ctrl-C too, these files and their receipts are as before it."""
+    with contextlib.ExitStack() as undoing:
+        for each in (*paths, *(_receipt_file(path, state_dir) for path in paths)):
+            # A receipt holds the whole file, a third longer.
+            undoing.callback(_put_back, each, read_settings(each, 2 * MOST_BYTES))
+        yield
+        undoing.pop_all()
+
+
+def _put_back(path: Path, raw: bytes | None) -> None:
+    real = Path(os.path.realpath(path))
+    try:
+        if raw is None:
+            real.unlink(missing_ok=True)
+        elif read_settings(path, 2 * MOST_BYTES) != raw:
+            write_private(real, raw, mode=mode_of(real) or 0o600)
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be put back as it was: {error.strerror}. Run `adsum hooks install` again."
+        ) from error
 
 
 def _receipt_file(path: Path, state_dir: Path) -> Path:
@@ -221,16 +245,17 @@ def _carry_out(
     path: Path, state_dir: Path, after: bytes | None, mode: int | None, kept: Receipt
 ) -> None:
     """Write the file or, if it was wholly ours, remove it. kept: as long as it differs from before."""
-    if after is not None and after != kept.before:
-        write_private(_receipt_file(path, state_dir), msgspec.json.encode(kept))
-    if after is not None:
-        write_settings(path, after, mode)
-    else:
-        Path(os.path.realpath(path)).unlink()
-        if kept.made_folder and not any(path.parent.iterdir()):
-            path.parent.rmdir()
-    if after == kept.before:
-        drop_receipt(path, state_dir)
+    with restored_on_failure(state_dir, path):
+        if after is not None and after != kept.before:
+            write_private(_receipt_file(path, state_dir), msgspec.json.encode(kept))
+        if after is not None:
+            write_settings(path, after, mode)
+        else:
+            Path(os.path.realpath(path)).unlink()
+            if kept.made_folder and not any(path.parent.iterdir()):
+                path.parent.rmdir()
+        if after == kept.before:
+            drop_receipt(path, state_dir)
 
 
 def _without_tokens(raw: bytes, tokens: frozenset[str]) -> bytes:

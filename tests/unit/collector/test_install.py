@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adsum_collector.agents import settings_file
 from adsum_collector.agents.claude_code.agent import (
     inspect_hooks,
     install_hooks,
@@ -430,6 +431,29 @@ def test_a_receipt_that_is_damaged_is_ignored(path: Path, state: Path, target: T
         receipt.write_text("{broken")
     remove_hooks(path, state)
     assert path.read_bytes() == SHAPES["tabs"]
+
+
+@pytest.mark.parametrize("ends", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_an_install_that_fails_leaves_the_receipt_of_the_one_before(
+    ends: BaseException, path: Path, state: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(SHAPES["empty hooks"])
+    install_hooks(Installation(path, state, target, NEW))
+    before, write = path.read_bytes(), settings_file.write_private
+
+    def fails(to: Path, content: bytes, **how: Any) -> None:
+        if to == path:
+            raise ends
+        write(to, content, **how)
+
+    monkeypatch.setattr(settings_file, "write_private", fails)
+    with pytest.raises((SettingsError, KeyboardInterrupt)):
+        install_hooks(Installation(path, state, replace(target, port=1), NEW))
+
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    remove_hooks(path, state)
+    assert path.read_bytes() == SHAPES["empty hooks"]
 
 
 def test_the_state_folder_that_cannot_be_made_is_named(path: Path, target: Target) -> None:
