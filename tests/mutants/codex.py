@@ -30,6 +30,21 @@ MUTANTS = (
         (f"{_HOOKS}::test_the_users_hook_behind_ours_stays_trusted_when_ours_go",),
     ),
     Mutant(
+        "puts back hooks.json alone when an install of Codex's hooks fails",
+        "the hooks that stood there are untrusted, so Codex runs none of them",
+        (
+            Edit(
+                _INSTALL,
+                "wanted.state_dir, path, path.with_name(CONFIG))",
+                "wanted.state_dir, path)",
+            ),
+        ),
+        (
+            f"{_HOOKS}"
+            "::test_an_install_that_fails_over_another_leaves_its_hooks_trusted_and_removable",
+        ),
+    ),
+    Mutant(
         "runs the shim of Codex's hooks without looking whether it is there",
         "Python ends with 2, and Codex takes that for a refusal",
         (Edit(_INSTALL, '&& test -r "$3" ', ""),),

@@ -13,6 +13,7 @@ import pytest
 
 from adsum.hooks import setups_for
 from adsum_collector import shim
+from adsum_collector.agents.codex import agent
 from adsum_collector.agents.codex.agent import (
     SHORT,
     Codex,
@@ -23,7 +24,7 @@ from adsum_collector.agents.codex.agent import (
     install_hooks,
     remove_hooks,
 )
-from adsum_collector.agents.codex.trust import moved, place
+from adsum_collector.agents.codex.trust import moved, place, trust
 from adsum_collector.agents.installer import Installation, SettingsError, Target, Version
 from tests import fake_codex
 
@@ -48,6 +49,11 @@ def tell(monkeypatch: pytest.MonkeyPatch, **told: Any) -> None:
 
 def config_of(wanted: Installation) -> Path:
     return wanted.path.with_name("config.toml")
+
+
+def elsewhere(wanted: Installation) -> Installation:
+    """Of another Python: the hooks are others, which nobody trusts yet."""
+    return replace(wanted, target=replace(wanted.target, python="/usr/bin/python3"))
 
 
 def write(wanted: Installation, **events: list[dict[str, Any]]) -> None:
@@ -113,7 +119,7 @@ def test_another_python_is_trusted_anew_and_leaves_nothing(wanted: Installation)
     config_of(wanted).write_bytes(CONFIG)
     install_hooks(wanted)
     config_of(wanted).write_text(config_of(wanted).read_text() + "\n[tui]\nx = 1\n")
-    install_hooks(replace(wanted, target=replace(wanted.target, python="/usr/bin/python3")))
+    install_hooks(elsewhere(wanted))
     assert set(trusted(wanted).values()) == {"trusted"}
 
     remove_hooks(wanted.path, wanted.state_dir, dry_run=False)
@@ -159,6 +165,41 @@ def test_where_codex_warns_or_refuses_both_files_stay(
 
     assert wanted.path.read_bytes() == before
     assert config_of(wanted).read_bytes() == CONFIG
+
+
+def test_an_install_that_fails_over_another_leaves_its_hooks_trusted_and_removable(
+    wanted: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_of(wanted).write_bytes(CONFIG)
+    install_hooks(wanted)
+    before = wanted.path.read_bytes(), config_of(wanted).read_bytes()
+    tell(monkeypatch, refuses="config/batchWrite")
+
+    with pytest.raises(SettingsError, match="as told"):
+        install_hooks(elsewhere(wanted))
+
+    assert (wanted.path.read_bytes(), config_of(wanted).read_bytes()) == before
+    assert set(trusted(wanted).values()) == {"trusted"}
+    remove_hooks(wanted.path, wanted.state_dir, dry_run=False)
+    assert not wanted.path.exists()
+    assert config_of(wanted).read_bytes() == CONFIG
+
+
+def test_an_install_that_is_interrupted_leaves_no_file_of_its_own(
+    wanted: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*asked: Any) -> None:
+        trust(*asked)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agent, "trust", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        install_hooks(wanted)
+
+    assert not wanted.path.exists()
+    assert not config_of(wanted).exists()
+    assert not [*(wanted.state_dir / "hooks").glob("*.json")]
 
 
 def test_without_its_program_nothing_is_written(wanted: Installation, tmp_path: Path) -> None:

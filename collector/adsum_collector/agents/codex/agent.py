@@ -70,7 +70,7 @@ from adsum_collector.agents.settings_file import (
     edit_settings,
     keep_receipt,
     read_settings,
-    write_settings,
+    restored_on_failure,
 )
 from adsum_collector.errors import shown
 from adsum_shared.commands import Command
@@ -220,7 +220,7 @@ def config_in(path: Path) -> dict[str, Any]:
 
 
 def install_hooks(wanted: Installation) -> Change:
-    """Raises SettingsError, both files as they were."""
+    """Raises SettingsError, both files and what is known of them as they were."""
     path, version = wanted.path, wanted.version
     if version < FIRST:
         raise SettingsError(
@@ -241,11 +241,12 @@ def install_hooks(wanted: Installation) -> Change:
         )
     with app_server(wanted.program, path.parent) as app:
         _, usual = listed(app, path)
-        change = put(dry_run=False)
         try:
-            return _trusted(app, change, wanted.state_dir, usual)
+            with restored_on_failure(wanted.state_dir, path, path.with_name(CONFIG)):
+                return _trusted(app, put(dry_run=False), wanted.state_dir, usual)
         except SettingsError:
-            _undo(change, wanted.state_dir)
+            # Sessions of the background server may have taken up what was not answered.
+            reload_sessions(path.parent)
             raise
 
 
@@ -267,13 +268,6 @@ def _trusted(app: AppServer, change: Change, state_dir: Path, usual: Sequence[st
     trust(app, filter(None, ours.values()))
     keep_receipt(config, state_dir, before)
     return replace(change, trusted=len(untrusted))
-
-
-def _undo(change: Change, state_dir: Path) -> None:
-    if change.before is None:
-        remove_hooks(change.path, state_dir, dry_run=False)
-    elif change.before != change.after:
-        write_settings(change.path, change.before)
 
 
 def remove_hooks(path: Path, state_dir: Path, *, dry_run: bool) -> Change:
