@@ -180,8 +180,8 @@ class SpoolDirectory:
 
     def __init__(self, directory: Path, limits: SpoolLimits, now: Timer) -> None:
         self.directory, self.limits, self.now = directory, limits, now
-        self._space_checked_at = float("-inf")
-        self._suspect = False
+        self._space_checked_at, self._suspect = float("-inf"), False
+        self._before: tuple[Meta, int, Mapping[str, bytes | None]] | None = None
         self._tried_at, self._retry_s = float("-inf"), FIRST_RETRY_S
         make_private(directory)
         self.quarantine = Quarantine(directory)
@@ -240,8 +240,7 @@ class SpoolDirectory:
 
     def set_incarnation(self, incarnation: int) -> None:
         with self.trusted():
-            meta = msgspec.structs.replace(self.meta, incarnation=incarnation)
-            self.current.write(meta=meta)
+            self.current.write(meta=msgspec.structs.replace(self.meta, incarnation=incarnation))
 
     def begin_anew(
         self,
@@ -458,7 +457,7 @@ class SpoolDirectory:
             if self._suspect:
                 self._require_due()
                 self._recover()
-                self._suspect = False
+                self._suspect, self._before = False, None
             yield
         except (sqlite3.Error, OSError, Damaged) as error:
             self._suspect |= not is_full(error)
@@ -466,10 +465,9 @@ class SpoolDirectory:
                 self.current.undo()
             except sqlite3.Error:
                 self._suspect = True
+            text = f"{self.directory} cannot be used: {error}"
             if is_full(error):
                 text = f"the disk of {self.directory} is full ({error}). Free some space there"
-            else:
-                text = f"{self.directory} cannot be used: {error}"
             raise SpoolUnavailable(text) from error
 
     def _require_due(self) -> None:
@@ -487,9 +485,11 @@ class SpoolDirectory:
         """Believe only what can be read back, and add nothing to it.
 
         Pages whose fsync failed may be in memory only, and the next fsync says nothing of them. So
-        they are written out anew, and the next commit goes into a file of its own.
+        they are written out anew, and the next commit goes into a file of its own. A try that fails
+        midway has opened what is less by then: the next one starts from what was known before both.
         """
-        known, last, unwritten = self.meta, self.last, self.current.unwritten
+        self._before = self._before or (self.meta, self.last, self.current.unwritten)
+        known, last, unwritten = self._before
         self.current.close()
         self._close_reader()
         self._open(known)

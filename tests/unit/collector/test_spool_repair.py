@@ -14,7 +14,7 @@ from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.processes import watched
 from adsum_collector.spool.spool import SpoolGap
 from adsum_collector.spool.spool_directory import SpoolDirectory
-from adsum_collector.spool.spool_file import Append
+from adsum_collector.spool.spool_file import Append, SpoolFile
 from tests.spools import (
     SMALL,
     Clock,
@@ -346,4 +346,27 @@ def test_a_number_is_never_given_twice_though_a_file_went_during_a_failure(
     rows, gaps = read_all(files)
     assert gaps == [SpoolGap(1, 1, "corrupt")]
     assert list(rows.values()) == [prompt(at) for at in [*range(4, 20), 25]]
+    files.close()
+
+
+def test_nor_is_one_though_the_new_file_could_not_be_made_at_the_first_try(
+    directory: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = SpoolDirectory(directory, SMALL, clock)
+    old = files.meta.spool_id
+    files._suspect = True
+    newest(directory).unlink()
+
+    def fails(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SpoolFile, "create", fails)
+        with pytest.raises(SpoolUnavailable, match="disk I/O error"):
+            put(files, prompt(25))
+    clock.now += 100
+    put(files, prompt(25))
+
+    assert files.meta.spool_id != old
+    assert list(read_all(files)[0].values()) == [prompt(at) for at in [*range(4, 20), 25]]
     files.close()
