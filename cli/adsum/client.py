@@ -518,8 +518,17 @@ def session_named(url: str, wanted: str) -> SessionView:
         return named([*views, *typed(url, over, list[SessionView])], wanted)
 
 
+def require_id(wanted: str) -> None:
+    """Raises CommandError for "", with which every id starts."""
+    require(
+        wanted,
+        "The session's id is empty, as of a variable that is not set. List ids: adsum agents",
+    )
+
+
 def named(views: Sequence[SessionView], wanted: str) -> SessionView:
     """The one session whose id, with or without its host, starts so. Raises CommandError."""
+    require_id(wanted)
     exact = [view for view in views if wanted in (view.session_id, view.id)]
     found = exact or [
         v for v in views if v.session_id.startswith(wanted) or v.id.startswith(wanted)

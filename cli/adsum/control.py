@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from adsum.access import seconds
-from adsum.client import fetch, hub_url
+from adsum.client import fetch, hub_url, require_id
 from adsum.config import read_settings
 from adsum.hooks import Setup, setups_for
 from adsum.machine import membership, signals_go
@@ -92,7 +92,7 @@ def change(level: Control, asking: Asking) -> None:
     require_shown(settings)
     setups = _installed(home, asking.program)
     now = time.time()
-    end = now + seconds(until) if until else None
+    end = None if until is None else now + seconds(until)
     keys = _usable(_keys_of(settings))
     _tell(level, keys, end)
     for setup in setups:
@@ -261,12 +261,19 @@ def _hooked(home: Path) -> list[Setup]:
 
 @dataclass(frozen=True, slots=True)
 class TrailWanted:
-    """since: for how long back, such as 7d. session: the start of its id. form: text, json or csv."""
+    """since: for how long back, such as 7d. session: the start of its id. form: text, json or csv.
+
+    Raises CommandError.
+    """
 
     since: str | None = None
     session: str | None = None
     form: str = "text"
     verify: bool = False
+
+    def __post_init__(self) -> None:
+        if self.session is not None:
+            require_id(self.session)
 
 
 def show_trail(state_dir: Path | None, wanted: TrailWanted) -> None:
@@ -299,7 +306,7 @@ def show_trail(state_dir: Path | None, wanted: TrailWanted) -> None:
 
 def _wanted_lines(home: Path, wanted: TrailWanted) -> Iterator[tuple[str, Line | None]]:
     """None: of what is no line of the trail."""
-    since = (time.time() - seconds(wanted.since)) * 1000 if wanted.since else 0.0
+    since = 0.0 if wanted.since is None else (time.time() - seconds(wanted.since)) * 1000
     for raw in read_trail(home):
         text = raw.decode(errors="replace").rstrip("\n")
         try:

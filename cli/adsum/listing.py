@@ -32,6 +32,7 @@ from adsum.client import (
     order,
     path_of,
     put_aside,
+    require_id,
     send,
     session_named,
     typed,
@@ -387,6 +388,8 @@ def put_aside_all(
     named: Sequence[str], hub: str | None, state_dir: Path | None, verb: str, *, as_json: bool
 ) -> Exit:
     """Each for itself: one that cannot be put aside keeps none of the others. Raises CommandError."""
+    for each in named:
+        require_id(each)
     url, code = hub_url(hub, state_dir), Exit.OK
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []

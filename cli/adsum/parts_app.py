@@ -107,10 +107,16 @@ def tokens_create(
     home = state_dir or context.obj
     if join:
         create_join_token(
-            hub, home, expires or "1h", host_label or name, reusable=reusable, as_json=as_json
+            hub,
+            home,
+            "1h" if expires is None else expires,
+            host_label or name,
+            reusable=reusable,
+            as_json=as_json,
         )
     elif name:
-        create_token(hub, home, (role, name, hosts), expires or "90d", as_json=as_json)
+        good_for = "90d" if expires is None else expires
+        create_token(hub, home, (role, name, hosts), good_for, as_json=as_json)
     else:
         raise typer.BadParameter("a token for the API needs --name, one to join by --join")
 

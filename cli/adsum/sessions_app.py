@@ -404,7 +404,7 @@ def answer(
 ) -> None:
     _decide(
         "answer",
-        [session] if session else None,
+        None if session is None else [session],
         answers=answers or (),
         note=note,
         yes=yes,

@@ -88,6 +88,30 @@ def test_what_cannot_be_is_said_and_nothing_changes(
     assert not (home / "state" / FILE).exists()
 
 
+@pytest.mark.parametrize("level", ["approve", "full"])
+def test_an_empty_time_span_is_no_consent_without_an_end(
+    home: Path, run: Run, key: str, level: str
+) -> None:
+    claude(home, "2.1.330")
+
+    code, _, err = run("control", level, "--until", "", "--yes")
+
+    assert (code, "'' is no time span" in err) == (2, True)
+    assert not (home / "state" / FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "why"), [("--since", "'' is no time span"), ("--session", "id is empty")]
+)
+def test_an_empty_word_is_not_the_whole_trail(home: Path, run: Run, option: str, why: str) -> None:
+    (home / "state").mkdir(mode=0o700)
+    Trail(home / "state").add(1_000, "held", session_id="s1")
+
+    code, out, err = run("control", "trail", option, "")
+
+    assert (code, out, why in err) == (2, "", True)
+
+
 def test_without_a_hubs_key_nothing_is_trusted(
     home: Path, run: Run, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,8 @@ def test_a_token_is_made_shown_once_listed_and_revoked(here: Adsum, elsewhere: A
     "words",
     [
         ("hub", "tokens", "create", "--name", "x", "--expires", "soon"),
+        ("hub", "tokens", "create", "--name", "x", "--expires", ""),
+        ("hub", "tokens", "create", "--join", "--expires", ""),
         ("hub", "tokens", "create", "--name", "x", "--role", "root"),
         ("hub", "tokens", "create"),
         ("login", "--role", "root"),
