@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,7 @@ class FollowedRoster:
         return Text(said, "bold red")
 
 
-async def follow(url: str, roster: FollowedRoster) -> AsyncIterator[RosterChange | None]:
+async def follow(url: str, roster: FollowedRoster) -> AsyncGenerator[RosterChange | None, None]:
     """Changes for ever, across lost connections; None each time the connection is lost.
 
     Raises CommandError when the hub cannot be reached the first time.
@@ -121,9 +121,10 @@ async def follow(url: str, roster: FollowedRoster) -> AsyncIterator[RosterChange
     tries, met = 0, False
     while True:
         try:
-            async for change in _one_connection(url, roster):
-                tries, met = 0, True
-                yield change
+            async with contextlib.aclosing(_one_connection(url, roster)) as changes:
+                async for change in changes:
+                    tries, met = 0, True
+                    yield change
         except InvalidStatus as error:
             if error.response.status_code in (401, 403):
                 raise refused(url) from error
@@ -140,7 +141,7 @@ async def follow(url: str, roster: FollowedRoster) -> AsyncIterator[RosterChange
         tries += 1
 
 
-async def _one_connection(url: str, roster: FollowedRoster) -> AsyncIterator[RosterChange]:
+async def _one_connection(url: str, roster: FollowedRoster) -> AsyncGenerator[RosterChange, None]:
     """Until a message is found missing; then the next connection asks for everything."""
     address = f"ws{url.removeprefix('http')}/ws"
     shown, tls = headers_for(url), tls_to(url)
@@ -184,14 +185,22 @@ async def _watch(url: str, chosen: Filter, *, jsonl: bool) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Leaving a watch is its normal end, not an error.
             asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-    await (_stream if jsonl else _draw)(url, FollowedRoster(), chosen)
+    roster = FollowedRoster()
+    if not jsonl:
+        await _draw(url, roster, chosen)
+        return
+    # Closed by us while the loop still runs, also when the reader of the stream has gone.
+    async with contextlib.aclosing(follow(url, roster)) as changes:
+        await _stream(changes, roster, chosen)
 
 
-async def _stream(url: str, roster: FollowedRoster, chosen: Filter) -> None:
+async def _stream(
+    changes: AsyncIterator[RosterChange | None], roster: FollowedRoster, chosen: Filter
+) -> None:
     shown: set[str] = set()
     trouble: HubTrouble | None = None
     unknown = ""
-    async for change in follow(url, roster):
+    async for change in changes:
         if change is None:
             say("adsum: the hub is away; trying again")
             continue

@@ -288,6 +288,14 @@ def test_a_reader_that_stops_reading_is_told_nothing(hub: StandIn) -> None:
     assert ended.stderr == b""
 
 
+def test_a_reader_that_stops_reading_a_watch_is_told_nothing(hub: StandIn) -> None:
+    hub.sessions = [session(f"{number:08}", title="t" * 200) for number in range(900)]
+    command = f"{sys.executable} -m adsum agents --watch --jsonl --hub {hub.url} | head -1"
+    ended = subprocess.run(["sh", "-c", command], check=True, capture_output=True, timeout=30)
+    assert ended.stdout.count(b"\n") == 1
+    assert ended.stderr == b""
+
+
 async def test_watching_streams_changes_across_a_lost_connection(hub: StandIn) -> None:
     hub.sessions = [ASKS]
     watch = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from adsum.client import Filter
-from adsum.watch import FollowedRoster, _picture
+from adsum.watch import FollowedRoster, RosterChange, _picture, follow
 from adsum_shared.state import HostAgent, HubTrouble
 from tests.hubs import NOW, host, session
 
@@ -68,3 +69,24 @@ def test_an_agent_that_is_none_is_said_with_those_there_are() -> None:
     assert "There is no agent `codx`; there are: codex." in drawn(away=False, agent="codx")
     assert "No session matches" in drawn(away=False, agent="codex")
     assert "1h" in drawn(away=False, agent="claude_code")
+
+
+async def test_who_stops_following_leaves_no_connection_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed = []
+
+    async def connection(url: str, roster: FollowedRoster) -> AsyncIterator[RosterChange]:
+        try:
+            while True:
+                yield RosterChange([], [])
+        finally:
+            closed.append(url)
+
+    monkeypatch.setattr("adsum.watch._one_connection", connection)
+    changes = follow("http://hub", FollowedRoster())
+    await anext(changes)
+
+    await changes.aclose()
+
+    assert closed == ["http://hub"]
