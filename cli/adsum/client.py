@@ -158,7 +158,9 @@ def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:
     joined, ca = joined_to(home)
     url = (flag or running_here(home) or joined or _configured(config)).rstrip("/")
     looks = f"It looks like {DEFAULT_URL}: correct --hub or ADSUM_HUB_URL."
-    require(is_address(url), f"{url!r} is no address of a hub. {looks}")
+    # A login in it, which no hub takes, holds a password that no error may show.
+    shown = "What has a login in it" if "@" in url else repr(url)
+    require(is_address(url), f"{shown} is no address of a hub. {looks}")
     address = HubAddress(url)
     address.state_dir, address.config = home, config
     address.ca = ca if url == joined else None
@@ -166,11 +168,13 @@ def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:
 
 
 def is_address(url: str) -> bool:
-    parts = urlsplit(url)
     try:
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(url)
+        port = parts.port
     except ValueError:
         return False
+    plain = bool(parts.hostname) and port != 0 and "@" not in parts.netloc
+    return plain and parts.scheme in ("http", "https")
 
 
 def fetch(

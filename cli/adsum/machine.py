@@ -103,10 +103,10 @@ class Hub:
 
     def __init__(self, url: str, ca: Path | None = None, secret: str | None = None) -> None:
         self.url = url.rstrip("/")
-        self._parts = parts = urlsplit(self.url)
-        bare = is_address(self.url) and not parts.path and "@" not in parts.netloc
         looks = "It looks like https://hub.example.net or http://127.0.0.1:47893."
+        bare = is_address(self.url) and not urlsplit(self.url).path
         require(bare, f"This is no address of a hub. {looks}")
+        self._parts = parts = urlsplit(self.url)
         self.secret = secret
         self._tls = require_usable(ca) if parts.scheme == "https" else None
 

@@ -10,6 +10,7 @@ import pytest
 
 from adsum.client import DEFAULT_URL, HttpResponse, _decoded, hub_url, reason_of
 from adsum.config import UpSettings, read_settings
+from adsum.machine import Hub
 from adsum.outcome import CommandError, Exit
 
 
@@ -49,7 +50,9 @@ def test_a_damaged_hub_json_is_no_hub(tmp_path: Path) -> None:
     assert hub_url(None, tmp_path) == DEFAULT_URL
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:47893", "http://", "http://h:99999", ""])
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "127.0.0.1:47893", "http://", "http://h:99999", "http://[::1", ""]
+)
 def test_what_is_no_address_is_a_usage_error(url: str, tmp_path: Path) -> None:
     if not url:
         assert hub_url(url, tmp_path) == DEFAULT_URL
@@ -57,6 +60,21 @@ def test_what_is_no_address_is_a_usage_error(url: str, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="ADSUM_HUB_URL") as wrong:
         hub_url(url, tmp_path)
     assert wrong.value.code is Exit.USAGE
+    with pytest.raises(CommandError, match="no address of a hub") as wrong:
+        Hub(url)
+    assert wrong.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize("url", ["http://ann:s3cret@h:1", "https://s3cret@h", "ann:s3cret@h"])
+def test_a_login_in_an_address_is_refused_and_not_repeated(
+    url: str, tmp_path: Path, own_config: Path
+) -> None:
+    own_config.write_text('hub_host = "ann:s3cret@h"')
+    for flag in (url, None):
+        with pytest.raises(CommandError, match="no address of a hub") as wrong:
+            hub_url(flag, tmp_path)
+        assert wrong.value.code is Exit.USAGE
+        assert "s3cret" not in str(wrong.value)
 
 
 @pytest.mark.parametrize(
