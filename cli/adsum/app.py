@@ -2,7 +2,9 @@
 
 # ruff: noqa: FBT001, FBT002, PLR0913, PLR0917 - typer reads the options from the signatures
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,6 +63,7 @@ def run() -> int:
     """The process's exit code."""
     sys.excepthook = _print_fault
     try:
+        _require_text(sys.argv[1:])
         app(prog_name="adsum")
     except AdsumError as error:
         from adsum.outcome import say
@@ -73,6 +76,16 @@ def run() -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(Exit.ERROR if end.code else Exit.OK)
     return int(Exit.OK)
+
+
+def _require_text(words: Sequence[str]) -> None:
+    """Raises CommandError: what is not UTF-8 could be neither sent nor shown."""
+    from adsum.outcome import require
+
+    for word in words:
+        shown = os.fsencode(word).decode(errors="backslashreplace")
+        readable = word.encode(errors="replace").decode() == word
+        require(readable, f"The word '{shown}' is not UTF-8: type it anew.")
 
 
 def _print_fault(*fault: Any) -> None:
@@ -313,8 +326,6 @@ def config_show(
 
 def _flags(state_dir: Path | None, redis_url: str | None) -> dict[str, Any]:
     """Typer takes a variable for a flag; where it stands is the variable."""
-    import os
-
     given = {"state_dir": state_dir, "redis_url": redis_url}
     return {
         name: value

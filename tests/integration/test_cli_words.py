@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -40,3 +41,17 @@ def test_an_empty_id_is_not_the_only_session(
     assert "id is empty" in err
     assert "adsum agents" in err
     assert not [path for path in hub.asked if "/0a1b" in path or "laptop-id" in path]
+
+
+@pytest.mark.parametrize("command", [("show",), ("agents", "--host"), ("agents", "--hub")])
+def test_a_word_that_is_not_utf_8_is_named(
+    hub: StandIn, run: Run, command: tuple[str, ...]
+) -> None:
+    code, out, err = run(*command, os.fsdecode(b"caf\xe9"))
+
+    assert (code, out) == (2, "")
+    assert err == "adsum: The word 'caf\\xe9' is not UTF-8: type it anew.\n"
+
+
+def test_words_beyond_ascii_are_words(hub: StandIn, run: Run) -> None:
+    assert "'café'" in run("show", "café", "--hub", hub.url)[2]
