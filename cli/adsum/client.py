@@ -61,6 +61,16 @@ class HttpResponse:
         except ValueError:
             return None
 
+    @property
+    def refusal(self) -> str | None:
+        """A hub's own words on why not, with the next step. None: they are not a hub's."""
+        said = self.json
+        if not isinstance(said, dict) or not {"error", "next"} <= said.keys():
+            return None
+        # A collector refuses in the same form, and says who it is.
+        by_collector = self.headers.get("x-adsum") == "collector"
+        return None if by_collector else f"{said['error']} {said['next']}".rstrip()
+
 
 def request(
     url: str,
@@ -230,14 +240,13 @@ def _decoded(url: str, response: HttpResponse) -> Any:
     status, answer = response.status, response.json
     if status in (200, 202) and answer is not None:
         return answer
-    said = answer if isinstance(answer, dict) else {}
-    reason = f"{said.get('error', 'it gives no reason')} {said.get('next', '')}".rstrip()
+    reason = response.refusal
     if status in (401, 403):
-        raise refused(url, reason)
-    if "error" in said:
+        raise refused(url, reason or "it gives no reason")
+    if reason is not None:
         raise CommandError(reason, _CODES.get(status, Exit.ERROR))
-    if status == 422:
-        why = _misunderstood(said.get("detail"))
+    if status == 422 and isinstance(answer, dict):
+        why = _misunderstood(answer.get("detail"))
         raise CommandError(f"The hub does not understand the question: {why}", Exit.USAGE)
     raise _no_hub(url, f" (HTTP {status})")
 

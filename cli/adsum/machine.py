@@ -141,15 +141,18 @@ class Hub:
         status, said = answer.status, answer.json
         if status == 200 and isinstance(said, dict):
             return said
-        if isinstance(said, dict) and "error" in said:
-            raise RefusedError(f"{said['error']} {said.get('next', '')}".rstrip(), status)
+        if answer.refusal is not None:
+            raise RefusedError(answer.refusal, status)
         if status in (404, 405):
-            why = "it is older, and knows nothing of joining, or no hub of Adsum: upgrade it"
+            why = (
+                "it is older, and knows nothing of joining, or another program, as a collector. "
+                "Upgrade it, or correct the address"
+            )
         else:
-            why = f"HTTP {status}: something else answers there, or a proxy before it"
+            why = f"HTTP {status} is from something else there, or from a proxy before it"
         lost = status == 200 or status >= 500
         raise (LostError if lost else CommandError)(
-            f"{self.url} does not answer as a hub: {why}.", Exit.UNREACHABLE
+            f"{self.url} answers, but not as a hub of Adsum: {why}.", Exit.UNREACHABLE
         )
 
 

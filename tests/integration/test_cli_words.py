@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.collectors import CollectorProcess
 from tests.hubs import StandIn, session, stand_in_hub
 from tests.integration.conftest import Run
+
+TOKEN = "adsum_join_" + "x" * 43
 
 
 @pytest.fixture
@@ -55,3 +59,18 @@ def test_a_word_that_is_not_utf_8_is_named(
 
 def test_words_beyond_ascii_are_words(hub: StandIn, run: Run) -> None:
     assert "'café'" in run("show", "café", "--hub", hub.url)[2]
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("words", [("agents", "--hub"), ("join", "--token", TOKEN, "--yes")])
+def test_a_collectors_port_is_no_hub(
+    tmp_path: Path, redis_url: str, run: Run, words: tuple[str, ...]
+) -> None:
+    collector = CollectorProcess(tmp_path / "elsewhere", redis_url).start()
+    try:
+        code, out, err = run(*words, collector.url)
+    finally:
+        collector.kill()
+
+    assert (code, out) == (3, "")
+    assert "answers, but not as a hub of Adsum" in err

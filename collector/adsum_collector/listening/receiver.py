@@ -29,6 +29,8 @@ PATH = "/api/live/hook"
 MOST_BYTES_TRUSTED = 16 << 20
 MOST_BYTES = 1 << 20
 READ_TIMEOUT_S = 5.0
+#: By it a collector's answer is told from that of any other program, as a hub.
+MARK = (b"x-adsum", b"collector")
 #: Bodies read at once, and large ones among them: together the bound on memory. Others wait.
 MOST_AT_ONCE = 64
 MOST_LARGE_AT_ONCE = 4
@@ -91,7 +93,7 @@ class Receiver:
         except Refused as refused:
             self.refused[refused.status] += 1
             retry = [(b"retry-after", b"1")] if refused.status == 503 else []
-            await _answer(send, refused.status, refused.body, retry)
+            await _answer(send, refused.status, refused.body, [MARK, *retry])
         except Gone:
             self.refused[499] += 1
 
@@ -146,7 +148,7 @@ class Receiver:
             raise Refused(404, f"nothing at {scope['path']}", f"Hooks go to POST {PATH}.")
         if scope["method"] not in {"GET", "HEAD"}:
             raise Refused(405, f"{scope['method']} is not for {scope['path']}", "Use GET.")
-        marks = [(b"x-adsum", b"collector")]
+        marks = [MARK]
         if scope["path"] == "/livez":
             await _answer(send, 200, b"ok", [*marks, (b"content-type", b"text/plain")])
             return

@@ -97,6 +97,23 @@ def test_a_question_the_hub_refuses_is_a_usage_error(status: int, body: bytes, w
     assert wrong.value.code is Exit.USAGE
 
 
+@pytest.mark.parametrize(
+    ("body", "header"),
+    [
+        (b'{"error": "nothing at /x", "next": "Hooks go to POST /y."}', "collector"),
+        (b'{"error": "Not Found"}', None),
+        (b"[]", None),
+    ],
+)
+def test_a_refusal_that_is_not_a_hubs_is_not_told_as_one(body: bytes, header: str | None) -> None:
+    headers = HTTPMessage()
+    if header:
+        headers["x-adsum"] = header
+    with pytest.raises(CommandError, match="answers, but not as a hub of Adsum") as wrong:
+        _decoded("http://h", HttpResponse(404, headers, body, 0))
+    assert wrong.value.code is Exit.UNREACHABLE
+
+
 def test_a_setting_of_the_wrong_kind_is_named_by_its_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

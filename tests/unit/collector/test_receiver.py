@@ -310,6 +310,13 @@ async def test_health_is_told_to_local_programs_only(client: httpx.AsyncClient) 
     assert (await client.get("/api/live")).status_code == 404
 
 
+async def test_a_refusal_says_that_a_collector_refuses(client: httpx.AsyncClient) -> None:
+    """Its words have a hub's form: a command that takes it for a hub must know."""
+    for refused in (await client.get("/api/v1/sessions"), await client.post("/livez")):
+        assert refused.status_code >= 400
+        assert refused.headers["x-adsum"] == "collector"
+
+
 async def test_a_large_body_is_understood_while_others_are_answered(
     intake: FakeIntake, peer: dict[str, int | None]
 ) -> None:
