@@ -210,7 +210,12 @@ def _cells(kind: str, one: dict[str, Any], now: int) -> tuple[str, ...]:
 
 def revoke(kind: str, hub: str | None, state_dir: Path | None, named: str) -> None:
     """kind: as in the path that is asked."""
-    send(hub_url(hub, state_dir), "DELETE", f"/api/v1/{kind}/{quote(named, safe='')}")
+    url = hub_url(hub, state_dir)
+    if not named or "/" in named:  # another path, of which the hub would say something else
+        one = kind.removesuffix("s").replace("join-", "join ")
+        listed = "tokens list --join" if kind == "join-tokens" else f"{kind} list"
+        raise CommandError(f"There is no {one} {named[:40]!r}. List them: adsum hub {listed}")
+    send(url, "DELETE", f"/api/v1/{kind}/{quote(named, safe='')}")
     if kind == "join-tokens":
         say(f"Revoked {named}: it lets nobody in any more. Who has joined by it stays.")
     else:

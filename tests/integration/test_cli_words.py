@@ -47,6 +47,24 @@ def test_an_empty_id_is_not_the_only_session(
     assert not [path for path in hub.asked if "/0a1b" in path or "laptop-id" in path]
 
 
+@pytest.mark.parametrize("named", ["", "a/b"])
+@pytest.mark.parametrize(
+    ("words", "one", "listed"),
+    [
+        (("tokens", "revoke"), "token", "tokens list"),
+        (("tokens", "revoke", "--join"), "join token", "tokens list --join"),
+        (("sign-ins", "revoke"), "sign-in", "sign-ins list"),
+    ],
+)
+def test_an_id_that_is_none_is_said_to_be_none(
+    hub: StandIn, run: Run, words: tuple[str, ...], one: str, listed: str, named: str
+) -> None:
+    code, _, err = run("hub", *words, named, "--hub", hub.url)
+
+    assert code == 1
+    assert err == f"adsum: There is no {one} {named!r}. List them: adsum hub {listed}\n"
+
+
 @pytest.mark.parametrize("command", [("show",), ("agents", "--host"), ("agents", "--hub")])
 def test_a_word_that_is_not_utf_8_is_named(
     hub: StandIn, run: Run, command: tuple[str, ...]
