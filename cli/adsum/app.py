@@ -296,7 +296,7 @@ def hooks_verify(
     claude: AgentProgram = None,
     state_dir: StateDir = None,
     hub: HubUrl = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The times, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Times and faults, as JSON.")] = False,
     agent: AgentName = None,
 ) -> None:
     """Send a probe by every way a hook goes, and time it.

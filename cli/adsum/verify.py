@@ -64,15 +64,15 @@ def verify_hooks(setup: Setup, hub: str | None, *, as_json: bool = False) -> Non
     if command:
         shim_ms = _by_shim(setup, command)
         say(f"shim       handed one on: {shim_ms:.0f} ms")
+    if as_json:
+        times = {"collector_ms": taken.took_ms, "hub_ms": applied_ms, "shim_ms": shim_ms}
+        rounded = {way: ms and round(ms, 2) for way, ms in times.items()}
+        put_json({"schema": SCHEMA, "seq": taken.seq, **rounded, "faults": faults})
     if faults:
         raise CommandError(
             f"The way is open, but {setup.path} is not right: {'; '.join(faults)}. {NEXT}"
         )
     say(f"hooks      stand in {setup.path}")
-    if as_json:
-        times = {"collector_ms": taken.took_ms, "hub_ms": applied_ms, "shim_ms": shim_ms}
-        rounded = {way: ms and round(ms, 2) for way, ms in times.items()}
-        put_json({"schema": SCHEMA, "seq": taken.seq, **rounded})
 
 
 def send_probe(url: str, token: str, probe: bytes) -> Taken:

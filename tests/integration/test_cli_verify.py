@@ -107,7 +107,7 @@ def test_as_json_only_the_times_are_printed(run: Run) -> None:
     run("hooks", "install")
     code, out, _ = run("hooks", "verify", "--json")
     told = json.loads(out)
-    assert (code, told["schema"], told["seq"]) == (0, 1, 41)
+    assert (code, told["schema"], told["seq"], told["faults"]) == (0, 1, 41, [])
     assert 0 < told["collector_ms"] < told["hub_ms"]
     assert told["shim_ms"] > 0
 
@@ -118,6 +118,15 @@ def test_hooks_that_are_not_there_are_found(run: Run) -> None:
     assert code == 1
     assert "no hooks of Adsum are in it. Next: adsum hooks install" in err
     assert "shim" not in out
+
+
+@pytest.mark.usefixtures("hub", "door")
+def test_hooks_that_are_not_there_are_faults_in_json(run: Run) -> None:
+    code, out, err = run("hooks", "verify", "--json")
+    told = json.loads(out)
+    assert (code, told["seq"], told["shim_ms"]) == (1, 41, None)
+    assert told["faults"] == ["no hooks of Adsum are in it"]
+    assert "Next: adsum hooks install" in err
 
 
 def test_a_collector_that_is_down_is_found(run: Run) -> None:
