@@ -61,7 +61,22 @@ AgentName = Annotated[
 
 def run() -> int:
     """The process's exit code."""
+    from adsum.outcome import flush_output, open_output
+
     sys.excepthook = _print_fault
+    open_output()
+    try:
+        code = _end()
+    except OSError:
+        # Without a buffer, as in containers, nothing waits there that would fail again by itself.
+        if flush_output("\n"):
+            raise
+        return int(Exit.ERROR)
+    return code if flush_output() else int(Exit.ERROR)
+
+
+def _end() -> int:
+    """How the command ended."""
     try:
         _require_text(sys.argv[1:])
         app(prog_name="adsum")

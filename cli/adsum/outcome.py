@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import json
 import os
 import re
 import sys
@@ -83,7 +86,38 @@ def put(text: str, end: str = "\n", to: TextIO | None = None) -> None:
 
 
 def put_json(value: Any, indent: int | None = 2) -> None:
-    print(to_json(value, indent), flush=True)  # noqa: T201 - the way out
+    """In escapes where a terminal without Unicode would show `?`: these are another value."""
+    written = to_json(value, indent)
+    try:
+        written.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        written = json.dumps(value, indent=indent)
+    print(written, flush=True)  # noqa: T201 - the way out
+
+
+def open_output() -> None:
+    """What a terminal without Unicode cannot show it shows as `?`.
+
+    Where standard output is closed it fails once something is written to it, as a full disk does.
+    """
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def flush_output(probe: str = "") -> bool:
+    """False: not all that was to be shown could be written, which is said. probe: is tried too."""
+    try:
+        sys.stdout.write(probe)
+        sys.stdout.flush()
+    except OSError as error:
+        # Else Python would try again at its end, and end with 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:  # whoever stops reading is told nothing
+            say(f"adsum: Standard output cannot be written ({error.strerror}): send it elsewhere.")
+        return False
+    return True
 
 
 def columns_of(stream: TextIO) -> int | None:

@@ -288,12 +288,67 @@ def test_a_reader_that_stops_reading_is_told_nothing(hub: StandIn) -> None:
     assert ended.stderr == b""
 
 
+def test_a_reader_that_reads_nothing_is_told_nothing(hub: StandIn) -> None:
+    hub.sessions = [ASKS]
+    command = f"{sys.executable} -m adsum agents --hub {hub.url} | true"
+    env = {**os.environ, "PYTHONUNBUFFERED": ""}
+    ended = subprocess.run(["sh", "-c", command], env=env, check=True, capture_output=True)
+    assert ended.stderr == b""
+
+
 def test_a_reader_that_stops_reading_a_watch_is_told_nothing(hub: StandIn) -> None:
     hub.sessions = [session(f"{number:08}", title="t" * 200) for number in range(900)]
     command = f"{sys.executable} -m adsum agents --watch --jsonl --hub {hub.url} | head -1"
     ended = subprocess.run(["sh", "-c", command], check=True, capture_output=True, timeout=30)
     assert ended.stdout.count(b"\n") == 1
     assert ended.stderr == b""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        (">&-", "Bad file descriptor"),
+        pytest.param(
+            *(">/dev/full", "No space left on device"),
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="no /dev/full"),
+        ),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_sentence(
+    hub: StandIn, where: str, why: str, unbuffered: str
+) -> None:
+    hub.sessions = [ASKS]
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    for words in ("agents", "agents --json", "agents --help"):
+        command = f"{sys.executable} -m adsum {words} --hub {hub.url} {where}"
+        ended = subprocess.run(
+            ["sh", "-c", command], env=env, check=False, capture_output=True, text=True
+        )
+        said = f"adsum: Standard output cannot be written ({why}): send it elsewhere.\n"
+        assert (ended.returncode, ended.stderr) == (1, said), words
+
+
+def test_where_nothing_is_to_be_shown_a_closed_output_is_no_fault(hub: StandIn) -> None:
+    command = f"{sys.executable} -m adsum agents --hub {hub.url} >&-"
+    ended = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)
+    assert (ended.returncode, "Start `claude`" in ended.stderr) == (0, True)
+
+
+def test_json_is_whole_where_the_terminal_has_no_unicode(hub: StandIn) -> None:
+    hub.sessions = [session("0a1b", title="Grüße ☃ 😀")]
+    words = [sys.executable, "-m", "adsum", "agents", "--json", "--hub", hub.url]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run(words, env=env, capture_output=True, check=True)
+    assert json.loads(ended.stdout.decode("ascii"))["sessions"][0]["title"] == "Grüße ☃ 😀"
+
+
+def test_lines_are_shown_where_the_terminal_has_no_unicode(hub: StandIn) -> None:
+    hub.usage_csv = "by,key\r\nhost,Gr\u00fcn\r\n".encode()
+    words = [sys.executable, "-m", "adsum", "usage", "--csv", "--hub", hub.url]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run(words, env=env, capture_output=True, check=True)
+    assert b"host,Gr?n" in ended.stdout
 
 
 async def test_watching_streams_changes_across_a_lost_connection(hub: StandIn) -> None:

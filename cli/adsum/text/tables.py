@@ -6,7 +6,6 @@ are drawn on come first. It imports Rich, which is slow, so import this module o
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections import Counter
@@ -76,12 +75,7 @@ class SafeConsole(Console):
 
 
 def open_console() -> Console:
-    """Standard output. Nobody watches a pipe, so nothing is cut there unless COLUMNS asks for it.
-
-    What a terminal without Unicode cannot show it shows as `?`.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+    """Standard output. Nobody watches a pipe, so nothing is cut there unless COLUMNS asks for it."""
     width = None if sys.stdout.isatty() else _piped()
     return SafeConsole(highlight=False, soft_wrap=False, width=width)
 
