@@ -57,7 +57,8 @@ A flag counts before a variable, a variable before the file, the file before the
 and which of them said so.
 
 In a variable, lists and tables are written as JSON; `ADSUM_CLAUDE_DIRS` is separated like `PATH`. A name in the file that no part
-knows ends the command, so that no slip of the pen goes unnoticed.
+knows keeps parts from starting, so that no slip of the pen goes unnoticed, and `adsum config show` names it. Commands that only
+ask a hub, such as `adsum agents`, pass over it.
 """
 
 
