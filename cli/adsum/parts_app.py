@@ -83,7 +83,7 @@ def hub_restore(
 def tokens_create(
     context: typer.Context,
     name: Annotated[str, typer.Option(help="What it is for: shown in lists.")] = "",
-    role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
+    role: Annotated[str | None, typer.Option(help="viewer, operator or admin. [viewer]")] = None,
     hosts: Annotated[str, typer.Option(help="Machines where an operator may act: a,b")] = "",
     expires: Annotated[
         str | None,
@@ -103,20 +103,21 @@ def tokens_create(
 ) -> None:
     """Make one. Its secret goes to stdout, this once."""
     from adsum.access import create_join_token, create_token
+    from adsum.outcome import require
 
-    home = state_dir or context.obj
+    home, good_for = state_dir or context.obj, expires
+    if good_for is None:
+        good_for = "1h" if join else "90d"
     if join:
-        create_join_token(
-            hub,
-            home,
-            "1h" if expires is None else expires,
-            host_label or name,
-            reusable=reusable,
-            as_json=as_json,
-        )
-    elif name:
-        good_for = "90d" if expires is None else expires
-        create_token(hub, home, (role, name, hosts), good_for, as_json=as_json)
+        step = "--host-label says what the machine is to be called."
+        of_people = name or role is not None or hosts
+        require(not of_people, f"--name, --role and --hosts do not go with --join; {step}")
+        create_join_token(hub, home, good_for, host_label, reusable=reusable, as_json=as_json)
+        return
+    require(not (reusable or host_label), "--reusable and --host-label go with --join.")
+    if name:
+        who = ("viewer" if role is None else role, name, hosts)
+        create_token(hub, home, who, good_for, as_json=as_json)
     else:
         raise typer.BadParameter("a token for the API needs --name, one to join by --join")
 
@@ -302,7 +303,11 @@ def control_trail(
 ) -> None:
     """What was asked, decided, by whom, and what came of it."""
     from adsum.control import TrailWanted, show_trail
+    from adsum.outcome import require
 
+    require(not (as_json and as_csv), "--json and --csv exclude each other.")
+    part = as_csv or since is not None or session is not None
+    require(not (verify and part), "--verify is of the whole: no --since, --session or --csv.")
     form = "csv" if as_csv else "json" if as_json else "text"
     show_trail(state_dir or context.obj, TrailWanted(since, session, form, verify))
 

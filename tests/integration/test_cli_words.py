@@ -92,3 +92,30 @@ def test_a_collectors_port_is_no_hub(
 
     assert (code, out) == (3, "")
     assert "answers, but not as a hub of Adsum" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("hub", "tokens", "create", "--join", "--name", "x"), "do not go with --join"),
+        (("hub", "tokens", "create", "--join", "--role", "admin"), "do not go with --join"),
+        (("hub", "tokens", "create", "--join", "--hosts", "a"), "do not go with --join"),
+        (("hub", "tokens", "create", "--name", "x", "--reusable"), "go with --join"),
+        (("hub", "tokens", "create", "--name", "x", "--host-label", "y"), "go with --join"),
+        (("control", "trail", "--csv", "--json"), "exclude each other"),
+        (("control", "trail", "--verify", "--csv"), "of the whole"),
+        (("control", "trail", "--verify", "--since", "7d"), "of the whole"),
+        (("control", "trail", "--verify", "--session", "s"), "of the whole"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_an_option_that_would_count_for_nothing_is_refused(
+    hub: StandIn, run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], why: str
+) -> None:
+    monkeypatch.setenv("ADSUM_HUB_URL", hub.url)
+
+    code, out, err = run(*words)
+
+    assert (code, out) == (2, "")
+    assert why in err
+    assert hub.asked == []
