@@ -58,7 +58,7 @@ TOO_PRIVATE = (
 
 NO_PROGRAM = (
     "{} is in no usual place, and which hooks it understands depends on its version. Name it: "
-    "--claude PATH"
+    "--program PATH"
 )
 
 

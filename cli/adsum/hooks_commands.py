@@ -132,7 +132,7 @@ def say_version(setup: Setup, reporting: str | None = None) -> None:
     why = f"{program} does not answer" if program else f"{title} was not found"
     say(
         f"{why}, so only events that {assumed} knows are considered. "
-        "For all of them, name the program: --claude PATH"
+        "For all of them, name the program: --program PATH"
     )
 
 
@@ -162,7 +162,7 @@ def run_status(*setups: Setup, as_json: bool = False) -> None:
 
 
 def _status(setup: Setup, *, as_json: bool) -> None:
-    _ = setup.found  # a wrong --claude is said before anything else
+    _ = setup.found  # a wrong --program is said before anything else
     report, plugin = setup.inspect(), setup.installer.plugin(setup.files)
     if as_json:
         data = as_data(setup, report, plugin)

@@ -133,7 +133,7 @@ def test_a_program_of_unknown_version_is_asked_for_before_its_hooks_change(
     code, _, err = run("control", "approve", "--yes")
 
     assert code == 1
-    assert "--claude PATH" in err
+    assert "--program PATH" in err
     assert not (home / "state" / FILE).exists()
 
 

@@ -38,11 +38,18 @@ def test_install_writes_what_the_installed_version_knows_and_remove_undoes_it(
     assert "Nothing was changed" in run("hooks", "remove")[1]
 
 
+def test_without_codex_it_is_named_as_a_program_and_not_as_claude(home: Path, run: Run) -> None:
+    (home / ".codex").mkdir()
+    _, _, err = run("hooks", "install", "--agent", "codex", "--dry-run")
+    assert "--program PATH" in err
+    assert "--claude" not in err
+
+
 def test_without_claude_the_known_set_is_installed_and_that_is_said(home: Path, run: Run) -> None:
     code, out, err = run("hooks", "install")
     assert code == 0
     assert "was not found, so only events that 2.1.112 knows" in err
-    assert "--claude PATH" in err
+    assert "--program PATH" in err
     assert "PostModelSwitch" not in out
     assert "is gone again" in run("hooks", "remove")[1]
     assert not settings_of(home).exists()

@@ -329,7 +329,7 @@ def check_agents(
         if reporting is None:
             return Finding("agents", "skip", f"{apart} {why}.")
         what = f"{apart} the program of {agent.title} {reporting}, which reports, is in no usual place."
-        return Finding("agents", "skip", what, "To compare, name it: adsum doctor --claude PATH")
+        return Finding("agents", "skip", what, "To compare, name it: adsum doctor --program PATH")
     if version < lists[1]:
         first, has = (".".join(map(str, each)) for each in (lists[1], version))
         what = f"{agent.title} {has} does not tell of its sessions; {first} and newer do."
