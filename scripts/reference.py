@@ -113,7 +113,7 @@ def _kind(option: Any) -> str:
 def _description(option: Any) -> str:
     said = [option.help or ""]
     shown = option.default is not None and not callable(option.default)
-    if shown and option.default not in (False, True, ()):
+    if shown and option.default not in (False, True, (), ""):
         said.append(f"Default: `{option.default}`.")
     variable = getattr(option, "envvar", None)
     if variable:

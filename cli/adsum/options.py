@@ -143,7 +143,7 @@ SessionId = Annotated[
 SessionIds = Annotated[
     list[str],
     typer.Argument(
-        metavar="SESSION...", help="Session ids, or the start of each.", autocompletion=sessions
+        metavar="SESSION", help="Session ids, or the start of each.", autocompletion=sessions
     ),
 ]
 HostName = Annotated[

@@ -310,7 +310,7 @@ def attach(
 MaybeSessions = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SESSION]...",
+        metavar="SESSION",
         help="Session ids, or the start of each; the one that asks, if left out.",
         autocompletion=sessions,
     ),

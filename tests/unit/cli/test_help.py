@@ -40,3 +40,14 @@ def test_every_option_says_what_it_is_for(words: str) -> None:
         if option.param_type_name == "option" and not option.help
     ]
     assert not found
+
+
+@pytest.mark.parametrize("words", GROUPS)
+def test_no_name_of_an_argument_brings_the_signs_that_help_puts_around_it(words: str) -> None:
+    found = [
+        (name, argument.metavar)
+        for name, child in GROUPS[words].commands.items()
+        for argument in child.params
+        if argument.param_type_name == "argument" and not (argument.metavar or "X").isalpha()
+    ]
+    assert not found

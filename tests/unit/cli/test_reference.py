@@ -23,3 +23,7 @@ def test_the_schemas_are_up_to_date() -> None:
     )
 
     assert not stale, f"docs/schemas: {', '.join(stale)} is stale: python -m scripts.reference"
+
+
+def test_nothing_is_no_default() -> None:
+    assert "Default: ``" not in cli()
