@@ -218,7 +218,9 @@ class UsageQuery:
 
     @property
     def filtered(self) -> bool:
-        return any((self.host, self.project, self.model, self.agent))
+        """By "" as well: it names no host, and the project of sessions without one."""
+        named = (self.host, self.project, self.model, self.agent)
+        return any(each is not None for each in named)
 
     @property
     def query(self) -> dict[str, str]:
@@ -272,17 +274,22 @@ def show_usage(
         most = (asked.limit or USAGE_LIMIT) if asked.by == "session" else len(report.rows)
         footer = tables.usage_footer(report, screen, most)
         tables.show(screen, tables.usage_table(report, screen, most), footer)
-    else:
-        say(no_usage(report, asked, fresh))
+    elif said := no_usage(report, asked, fresh):
+        say(said)
     for note in report.notes:
         say(f"adsum: {clean(note)}")
     return fresh.warn(report.until, report.notes)
 
 
 def no_usage(report: UsageReport, asked: UsageQuery, fresh: Freshness) -> str:
-    """What to do when there is nothing to show: look further back, if a hub knows of then."""
+    """What to do when there is nothing to show: look further back, if a hub knows of then.
+
+    "": the report's notes say it.
+    """
     if any(host.scan is not None for host in fresh.hosts):
         return "Still counting: nothing is added up yet. How far it is: adsum hosts"
+    if asked.filtered and any(note.startswith("There is no ") for note in report.notes):
+        return ""
     if asked.filtered:
         return f"Nothing matches from {report.since} to {report.until}. All of it: adsum usage"
     if not fresh.hosts and fresh.trouble is None:

@@ -284,3 +284,13 @@ def test_the_address_that_was_tried_is_the_configured_one(
     code, _, err = run("usage")
     assert code == 3
     assert f"No hub answers at http://127.0.0.1:{port} " in err
+
+
+@pytest.mark.parametrize("name", ["nobody", ""])
+def test_of_a_host_that_is_none_one_thing_is_said(hub: StandIn, run: Run, name: str) -> None:
+    note = f"There is no host `{name}`; there are: laptop."
+    hub.usage = msgspec.structs.replace(report(), notes=[note])
+
+    code, out, err = run("usage", "--host", name, "--hub", hub.url)
+
+    assert (code, out, err) == (0, "", f"adsum: {note}\n")
