@@ -132,6 +132,8 @@ class HubAddress(str):
     config: dict[str, Any]
     #: A file with who may have signed for it; None: whom the system trusts.
     ca: str | None = None
+    #: The state directory that was named and is not there.
+    missing: Path | None = None
 
     def headers(self) -> dict[str, str]:
         """Read each time: a hub that was started anew has a new token for this machine."""
@@ -174,6 +176,7 @@ def hub_url(flag: str | None, state_dir: Path | None) -> HubAddress:
     address = HubAddress(url)
     address.state_dir, address.config = home, config
     address.ca = ca if url == joined else None
+    address.missing = state_dir if state_dir and not state_dir.is_dir() else None
     return address
 
 
@@ -255,6 +258,8 @@ _CODES = {400: Exit.USAGE, 422: Exit.USAGE, 410: Exit.TOO_LATE}
 
 
 def refused(url: str, why: str = "it gives no reason") -> CommandError:
+    if isinstance(url, HubAddress) and url.missing and not url.headers():
+        why += f" There is no {url.missing}, where its token would lie: correct --state-dir or ADSUM_STATE_DIR."
     return CommandError(f"The hub at {url} refuses: {why}", Exit.AUTH)
 
 

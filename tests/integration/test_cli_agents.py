@@ -132,6 +132,17 @@ def test_a_refusal_is_exit_4_with_the_hubs_own_words(hub: StandIn, run: Run) -> 
     assert run("agents", "-w", "--jsonl", "--hub", hub.url)[0] == 4
 
 
+def test_a_state_directory_that_is_not_there_is_named_where_a_token_is_missed(
+    hub: StandIn, run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.refusal = 401
+    words = ("agents", "--hub", hub.url, "--state-dir", "/nosuch")
+    assert "There is no /nosuch, where its token would lie" in run(*words)[2]
+    assert "There is no" not in run(*words[:-1], str(home))[2]
+    monkeypatch.setenv("ADSUM_TOKEN", "adsum_wrong")
+    assert "There is no" not in run(*words)[2]
+
+
 @pytest.mark.parametrize(
     "words",
     [["--json", "--jsonl"], ["-w", "--json"], ["-w", "--exit-status"], ["-w"], ["--group", "x"]],
