@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import BrowserContext, Page, Worker, expect
+from playwright.async_api import BrowserContext, Page, Route, Worker, expect
 
 from adsum_shared.connect import open_redis
 from adsum_shared.signals import PromptSubmitted, RequestOpened, TurnEnded, encode_signal
-from tests.browser.conftest import RECORD_VIOLATIONS, wall_ms
+from tests.browser.conftest import ASKED, RECORD_VIOLATIONS, wall_ms
 from tests.browser.own_hubs import HIDE, IN_CHARGE, OF_OTHERS
 from tests.deciding import FakeMachine
 from tests.half_hubs import HOST as MACHINE
@@ -412,6 +412,26 @@ async def test_a_hub_that_has_lost_its_list_learns_of_the_browser_again(
 
     await page.reload()
     await wait_until(lambda: hub.get("/api/v1/notify")["subscriptions"] == 1, timeout=30)
+
+
+async def test_a_hub_that_is_away_as_a_page_is_loaded_loses_no_browser(
+    hub: HubProcess, box: PostBox, settings: Settings
+) -> None:
+    page = await settings(Browser(box))
+    await page.get_by_role("button", name="Turn on").click()
+    await expect(page.locator("[data-push=on]")).to_be_visible()
+    asked = asyncio.Event()
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=503, json={"error": "Redis does not answer.", "next": "Wait."})
+        asked.set()
+
+    await page.route("**/api/v1/notify/subscriptions", refuse)
+    await page.reload()
+    await asyncio.wait_for(asked.wait(), 30)
+    await page.evaluate(ASKED)
+
+    assert await page.evaluate("localStorage.getItem('elsewhere')") is not None
 
 
 async def test_the_push_service_gave_up_an_address_and_the_worker_subscribes_anew(

@@ -147,6 +147,22 @@ async def test_one_browser_that_is_told_to_wait_is_told_later_without_the_others
     assert (len(phone.arrived()), len(slow.arrived())) == (1, 2)
 
 
+async def test_what_passed_while_one_browser_had_to_wait_is_not_told_it_later(
+    start: Start, fleet: Fleet, box: PostBox, phone: Browser
+):
+    slow = Browser(box, "slow")
+    box.statuses[slow.path] = 503
+    hub = await start(phone, slow, notify=SOON)
+    fleet.need()
+    await hub.run(61)
+    del box.statuses[slow.path]
+    fleet.work()
+    await hub.run(6)
+
+    assert (len(phone.arrived()), len(slow.arrived())) == (1, 1)
+    assert hub.notifications.push.waiting == 0
+
+
 async def test_a_service_that_asked_for_a_pause_gets_no_newer_message_meanwhile(
     start: Start, fleet: Fleet, box: PostBox, phone: Browser
 ):

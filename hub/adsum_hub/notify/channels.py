@@ -5,7 +5,7 @@ import logging
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -67,6 +67,13 @@ class Health(msgspec.Struct):
         self.logged = failing
 
 
+Stands = Callable[[], bool]
+
+
+def always() -> bool:
+    return True
+
+
 class Sender(Protocol):
     """What every channel is to the notifier."""
 
@@ -75,8 +82,11 @@ class Sender(Protocol):
     async def name(self) -> str | None:
         """What claims call it; the same in every hub that speaks here. None: nobody listens."""
 
-    async def send(self, message: Notification) -> Outcome:
-        """Comes back within SEND_S, whatever the other side does. Raises what Redis raises."""
+    async def send(self, message: Notification, stands: Stands = always, /) -> Outcome:
+        """Comes back within SEND_S, whatever the other side does. Raises what Redis raises.
+
+        stands: whether anybody is still to hear of it, asked again before a try that comes later.
+        """
 
 
 #: Shorter than a claim holds.
@@ -136,7 +146,7 @@ class AppriseSender:
             else:
                 log.warning("channel %s: %s", self.channel.name, error)
 
-    async def send(self, message: Notification) -> Outcome:
+    async def send(self, message: Notification, _stands: Stands = always, /) -> Outcome:
         error = await self._ask(message)
         if error is None:
             self.health.went_well(self._clock())

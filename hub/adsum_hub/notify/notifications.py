@@ -281,7 +281,9 @@ class Notifier:
         marks, throttle = [case.mark(called) for case in cases], self._throttles[channel.name]
         message = message_of(cases, channel.content, self.pending.needing)
         try:
-            outcome = await self.senders[channel.name].send(message)
+            outcome = await self.senders[channel.name].send(
+                message, lambda: any(map(self.pending.stands, cases))
+            )
         except UNAVAILABLE:
             outcome = Outcome("Redis does not answer.")
         if outcome.error is not None:

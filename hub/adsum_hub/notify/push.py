@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from adsum_hub.clock import Clock
-from adsum_hub.notify.channels import SEND_S, Health, Outcome
+from adsum_hub.notify.channels import SEND_S, Health, Outcome, Stands, always
 from adsum_hub.notify.messages import Notification
 from adsum_hub.rest.api import BadRequestError
 from adsum_shared import AdsumError, streams
@@ -358,8 +358,9 @@ GONE = frozenset({404, 410})
 class Late(NamedTuple):
     subscription: Subscription
     message: Notification
-    tries: int
-    at: int
+    stands: Stands
+    tries: int = 0
+    at: int = 0
 
 
 class Reply(NamedTuple):
@@ -408,14 +409,14 @@ class Push:
             return None
         return f"push {key}" if any(each.key == key for each in known) else None
 
-    async def send(self, message: Notification) -> Outcome:
+    async def send(self, message: Notification, stands: Stands = always, /) -> Outcome:
         try:
             key = await self._key_file.key()
         except PushKeyError as error:
             self.health.went_wrong(str(error), self._clock())
             return Outcome(str(error))
         known = [each for each in await self._subscriptions.all() if each.key == key.public]
-        found = await self._round([Late(each, message, 0, 0) for each in known])
+        found = await self._round([Late(each, message, stands) for each in known])
         replies = [(late, reply) for late, reply in found if not reply.gone]
         told = any(reply.error is None for _, reply in replies)
         self.health.in_row = 0 if told else self.health.in_row + bool(replies)
@@ -451,7 +452,7 @@ class Push:
             return  # nobody can say whose sign-in is good still: they wait
         popped = [late for key in due if (late := self._late.pop(key, None)) is not None]
         for late, reply in await self._round(
-            [late for late in popped if late.subscription.id in wanting]
+            [late for late in popped if late.subscription.id in wanting and late.stands()]
         ):
             if reply.again_s is not None:
                 self._put_off(late, reply)
@@ -467,7 +468,7 @@ class Push:
         if newer is not None and newer.message.at > late.message.at:
             return
         at = self._clock() + int(again_s * 1000)
-        self._late[key] = Late(late.subscription, late.message, late.tries + 1, at)
+        self._late[key] = late._replace(tries=late.tries + 1, at=at)
         if len(self._late) > MOST_WAITING:
             del self._late[next(iter(self._late))]
             self.health.dropped += 1

@@ -216,17 +216,23 @@ export async function turnOn({ public_key: key, problem }) {
 async function subscribe(key) {
   /** @type {PushSubscription} */
   let found;
+  /** @type {PushSubscription | null} */
+  let old;
   try {
     const { pushManager } = await ready();
-    const old = await pushManager.getSubscription();
-    if (old && !isMadeWith(old, key)) await forget(old);
+    old = await pushManager.getSubscription();
+    if (old && !isMadeWith(old, key)) {
+      await forget(old);
+      old = null;
+    }
     found = await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
   } catch (error) {
     return inWords(error);
   }
   const { why } = await sendToHub("POST", SUBSCRIPTIONS, found.toJSON());
-  // The hub would never write to it, and the settings would say that it does.
-  if (why) await found.unsubscribe();
+  // The hub would never write to it, and the settings would say that it does. One that was there before stays: the hub
+  // may know it, and was only not to be reached as the page was loaded.
+  if (why && !old) await found.unsubscribe();
   return why;
 }
 
