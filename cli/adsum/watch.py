@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 #: The hub speaks at least every 5 s; silence beyond this is a dead connection, or a frozen hub.
 SILENCE_S = 11.0
+#: For its first word: it may be reading a snapshot, or a long list comes over a slow line.
+FIRST_S = 30.0
 REDRAW_S = 1.0
 #: The hub closes with this whom it does not let in, or not any more.
 NOT_IN = 4401
+#: And with this whom it can show no whole list yet.
+RESTORING = 1013
 _CONNECTION = (OSError, WebSocketException, TimeoutError)
 
 
@@ -131,9 +135,10 @@ async def follow(url: str, roster: FollowedRoster) -> AsyncGenerator[RosterChang
             if not met:
                 raise unreachable(url, error) from error
         except _CONNECTION as error:
-            if isinstance(error, ConnectionClosed) and error.rcvd and error.rcvd.code == NOT_IN:
-                raise refused(url, error.rcvd.reason) from error
-            if not met:
+            closed = error.rcvd if isinstance(error, ConnectionClosed) else None
+            if closed and closed.code == NOT_IN:
+                raise refused(url, closed.reason) from error
+            if not met and not (closed and closed.code == RESTORING):
                 raise unreachable(url, error) from error
         roster.away = True
         yield None
@@ -151,8 +156,10 @@ async def _one_connection(url: str, roster: FollowedRoster) -> AsyncGenerator[Ro
         address, open_timeout=5, max_size=None, proxy=None, additional_headers=shown, **secure
     ) as socket:
         await socket.send(json.dumps({"epoch": roster.epoch, "offset": roster.offset}))
+        patience = FIRST_S
         while True:
-            message = json.loads(await asyncio.wait_for(socket.recv(), SILENCE_S))
+            message = json.loads(await asyncio.wait_for(socket.recv(), patience))
+            patience = SILENCE_S
             if _missed(roster, message):
                 roster.epoch = roster.offset = None
                 return

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
+import json
 from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
+from websockets.asyncio.server import ServerConnection, serve
 
 from adsum.client import Filter
 from adsum.watch import FollowedRoster, RosterChange, _picture, follow
@@ -69,6 +73,33 @@ def test_an_agent_that_is_none_is_said_with_those_there_are() -> None:
     assert "There is no agent `codx`; there are: codex." in drawn(away=False, agent="codx")
     assert "No session matches" in drawn(away=False, agent="codex")
     assert "1h" in drawn(away=False, agent="claude_code")
+
+
+async def test_a_hub_that_is_restoring_its_list_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It holds a client that comes, and sends away who has waited for long, before anything is shown."""
+    came = 0
+
+    async def restoring(client: ServerConnection) -> None:
+        nonlocal came
+        came += 1
+        if came == 1:
+            await client.close(1013, "the list is being restored")
+            return
+        await asyncio.sleep(0.3)  # longer than the silence of a hub that has spoken
+        message = {"type": "snapshot", "epoch": "e", "offset": 0, "now": NOW}
+        await client.send(json.dumps(message | {"sessions": [{"id": "h:a"}], "hosts": []}))
+        await client.wait_closed()
+
+    monkeypatch.setattr("adsum.watch.SILENCE_S", 0.1)
+    monkeypatch.setattr("adsum.watch.headers_for", lambda _url: {})
+    roster = FollowedRoster()
+    async with serve(restoring, "127.0.0.1", 0) as hub:
+        address = f"http://127.0.0.1:{next(iter(hub.sockets)).getsockname()[1]}"
+        async with contextlib.aclosing(follow(address, roster)) as changes:
+            assert await anext(changes) is None
+            assert await anext(changes) == RosterChange(["h:a"], [])
 
 
 async def test_who_stops_following_leaves_no_connection_open(
