@@ -22,6 +22,24 @@ from adsum_shared.envelope import Batch, Beat
 from tests.browser.conftest import wall_ms
 from tests.support import wait_until
 
+#: Stands in for the maker's push service, which is all of it that is not the browser's own.
+ELSEWHERE = """(subscription) => {
+  const key = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0)).buffer;
+  const KEPT = "elsewhere";
+  const found = () => {
+    const made = localStorage.getItem(KEPT);
+    return made && { endpoint: subscription.endpoint, options: { applicationServerKey: key(made) }, toJSON: () => subscription,
+      unsubscribe: async () => { localStorage.removeItem(KEPT); window.unsubscribed = made; return true; } };
+  };
+  PushManager.prototype.getSubscription = async () => found();
+  PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey }) => {
+    if (!userVisibleOnly) throw new DOMException("", "NotAllowedError");
+    if (![null, applicationServerKey].includes(localStorage.getItem(KEPT))) throw new DOMException("", "InvalidStateError");
+    if (window.refuses) throw new DOMException("", window.refuses);
+    localStorage.setItem(KEPT, applicationServerKey);
+    return found();
+  };
+}"""
 #: Resolves once the worker has the page in its hands.
 IN_CHARGE = """new Promise((resolve) => {
   if (navigator.serviceWorker.controller) return resolve(true);

@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import BrowserContext, Page, Route, Worker, expect
+from playwright.async_api import BrowserContext, Page, Worker, expect
 
 from adsum_shared.connect import open_redis
 from adsum_shared.signals import PromptSubmitted, RequestOpened, TurnEnded, encode_signal
 from tests.browser.conftest import ASKED, RECORD_VIOLATIONS, wall_ms
-from tests.browser.own_hubs import HIDE, IN_CHARGE, OF_OTHERS
+from tests.browser.own_hubs import ELSEWHERE, HIDE, IN_CHARGE, OF_OTHERS
 from tests.deciding import FakeMachine
 from tests.half_hubs import HOST as MACHINE
 from tests.half_hubs import FakeCollector
@@ -119,24 +119,6 @@ async def context(browser: Chromium, hub: HubProcess) -> AsyncIterator[BrowserCo
     await own.close()
 
 
-#: Stands in for the maker's push service, which is all of it that is not the browser's own.
-ELSEWHERE = """(subscription) => {
-  const key = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0)).buffer;
-  const KEPT = "elsewhere";
-  const found = () => {
-    const made = localStorage.getItem(KEPT);
-    return made && { endpoint: subscription.endpoint, options: { applicationServerKey: key(made) }, toJSON: () => subscription,
-      unsubscribe: async () => { localStorage.removeItem(KEPT); window.unsubscribed = made; return true; } };
-  };
-  PushManager.prototype.getSubscription = async () => found();
-  PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey }) => {
-    if (!userVisibleOnly) throw new DOMException("", "NotAllowedError");
-    if (![null, applicationServerKey].includes(localStorage.getItem(KEPT))) throw new DOMException("", "InvalidStateError");
-    if (window.refuses) throw new DOMException("", window.refuses);
-    localStorage.setItem(KEPT, applicationServerKey);
-    return found();
-  };
-}"""
 SHOW = """async () => {
   const [{ View }, { h, render }] = await Promise.all([import("/static/notifications/view.js"), import("/static/vendor/preact.js")]);
   for (const name of ["ui/panel", "notifications/notifications"]) {
@@ -420,15 +402,11 @@ async def test_a_hub_that_is_away_as_a_page_is_loaded_loses_no_browser(
     page = await settings(Browser(box))
     await page.get_by_role("button", name="Turn on").click()
     await expect(page.locator("[data-push=on]")).to_be_visible()
-    asked = asyncio.Event()
-
-    async def refuse(route: Route) -> None:
-        await route.fulfill(status=503, json={"error": "Redis does not answer.", "next": "Wait."})
-        asked.set()
-
-    await page.route("**/api/v1/notify/subscriptions", refuse)
-    await page.reload()
-    await asyncio.wait_for(asked.wait(), 30)
+    away = {"error": "Redis does not answer.", "next": "Wait."}
+    address = "**/api/v1/notify/subscriptions"
+    await page.route(address, lambda route: route.fulfill(status=503, json=away))
+    async with page.expect_response(address):
+        await page.reload()
     await page.evaluate(ASKED)
 
     assert await page.evaluate("localStorage.getItem('elsewhere')") is not None
