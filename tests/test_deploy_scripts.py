@@ -243,10 +243,12 @@ def compose(tmp_path: Path) -> Path:
     return program
 
 
-def run(script: str, compose: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(
+    script: str, compose: Path, *words: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "COMPOSE": str(compose), "ADSUM_BACKUPS": "2"}
     command = [str(ROOT / "deploy" / script), *words]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_backups_are_complete_private_and_the_newest_stay(compose: Path, tmp_path: Path) -> None:
@@ -264,6 +266,22 @@ def test_backups_are_complete_private_and_the_newest_stay(compose: Path, tmp_pat
     assert {path.name for path in folder.iterdir()} == kept
     assert newest.read_text() == "packed\n"
     assert newest.stat().st_mode & 0o077 == 0
+
+
+def test_a_backups_folder_is_named_from_where_it_was_called(compose: Path, tmp_path: Path) -> None:
+    (tmp_path / "deploy").mkdir()
+    shutil.copy(ROOT / "deploy" / "backup", tmp_path / "deploy")
+    called_from = tmp_path / "elsewhere"
+    called_from.mkdir()
+
+    script = str(tmp_path / "deploy" / "backup")  # not ours: a fault would write into the checkout
+    done = run(script, compose, "my backups", cwd=called_from)
+
+    assert done.returncode == 0, done.stderr
+    (kept,) = (called_from / "my backups").iterdir()
+    assert Path(done.stdout.strip()) == kept
+    assert run(script, compose, cwd=called_from).returncode == 0
+    assert len(list((tmp_path / "backups").iterdir())) == 1
 
 
 def test_a_backup_that_fails_leaves_nothing_and_takes_nothing_away(
