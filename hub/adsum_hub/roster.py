@@ -452,6 +452,7 @@ class Roster:
             if host is None or key not in host.verdicts:
                 if self.views.pop(view_key, None) is not None:
                     gone.append(view_key)
+                    self.domains.forget(view_key)
                     self._usage_from.pop((host_id, key), None)
                     self._usage_held.set((host_id, key), None, now)
                 continue

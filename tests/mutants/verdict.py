@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Edit, Mutant
 
+_DOMAINS = "hub/adsum_hub/domains/show.py"
 _GROUND = "hub/adsum_hub/verdict/ground.py"
 _READING = "hub/adsum_hub/verdict/reading.py"
 _PROCESSES = "collector/adsum_collector/processes.py"
@@ -131,6 +132,15 @@ MUTANTS = (
             _OVERTAKEN,
             "tests/unit/hub/fold/test_fold.py::"
             "test_a_request_whose_call_was_over_before_its_own_hook_came_is_closed",
+        ),
+    ),
+    Mutant(
+        "shows what domains said of a turn before all of it was heard",
+        "the order in which hooks arrive decides whether a session ever says Committed",
+        (Edit(_DOMAINS, "self._used.get(view.id, ()) == used and ", ""),),
+        (
+            "tests/unit/hub/test_domains_calls.py"
+            "::test_a_label_is_the_same_whatever_of_the_turn_is_heard_after_its_end",
         ),
     ),
 )

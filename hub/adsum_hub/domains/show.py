@@ -70,13 +70,20 @@ class Domains:
         self._left_out: dict[tuple[str, str], None] = {}
         self._slow: dict[str, tuple[int, float]] = {}
         self._failed: set[str] = set()
+        #: by view, of sessions at rest: what `tools_used` was made of when domains were asked last
+        self._used: dict[str, tuple[object, ...]] = {}
 
     def shown(self, view: SessionView, before: SessionView | None, facts: Facts) -> SessionView:
         """The view with its display. `before` itself if nothing else than that has changed."""
         if not self._domains:
             return view
-        if before is not None and _is_alike(before, view):
+        # Not in the view, and a call that is heard of late changes nothing else.
+        used = (facts.turns, facts.tools, facts.done) if view.state.state in RESTING else ()
+        if before is not None and self._used.get(view.id, ()) == used and _is_alike(before, view):
             return before
+        self.forget(view.id)
+        if used:
+            self._used[view.id] = used
         names = [
             name
             for name in self._choice.names(view.project, view.cwd)
@@ -87,6 +94,10 @@ class Domains:
         asked = _apart(view, facts)
         answers = [(name, answer) for name in names if (answer := self._ask(name, asked))]
         return with_display(view, _merged(answers)) if answers else view
+
+    def forget(self, view_id: str) -> None:
+        """The session is listed no more."""
+        self._used.pop(view_id, None)
 
     def _ask(self, name: str, asked: SessionView) -> Display | None:
         interpret = self._domains[name]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
 from adsum_collector.agents.claude_code.tools import role_of
 from adsum_hub.domains.show import DEEDS_MAX, find, tools_used
 from adsum_hub.facts import Facts
@@ -11,12 +14,13 @@ from adsum_shared.signals import (
     KnownSignal,
     MetaChanged,
     PromptSubmitted,
+    SessionStarted,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnInterrupted,
 )
-from adsum_shared.state import AgentState
+from adsum_shared.state import AgentState, SessionView
 from tests.domains import asking
 from tests.scenes import folded
 
@@ -119,6 +123,28 @@ def test_from_signals_to_the_label_of_a_commit():
 
     assert (state.state, label) == ("idle", "Committed to feature/auth")
     assert "tools_used" not in (state.context or {})
+
+
+@pytest.mark.parametrize("late", ["the call's end", "the prompt"])
+def test_a_label_is_the_same_whatever_of_the_turn_is_heard_after_its_end(late: str):
+    start, finish = call(1, "git commit -m x")
+    again = PromptSubmitted(**at(3), prompt_id="p1", origin="typed", text="Do it")
+    born = SessionStarted(**at(0))
+    heard = [born, *turn(), start] if late == "the call's end" else [born, again, start, finish]
+    missing = [finish] if late == "the call's end" else turn()
+    domains = asking(sdlc=find([]).domains["sdlc"])
+
+    def shown(told: Facts, before: SessionView | None) -> SessionView:
+        view = session_view(ViewedHost("h", "lab", "live", 0), "s1", told, judge(told, T + 9_000))
+        return domains.shown(view, before, told)
+
+    before = shown(facts(heard, end(5)), None)
+    after = shown(facts(heard, end(5), missing), before)
+
+    assert before.display is None
+    assert replace(after, display=None) == before  # nothing else tells that there is more to say
+    assert after.display is not None
+    assert after.display.label == "Committed"
 
 
 def test_from_signals_to_failing_tests():

@@ -29,6 +29,7 @@ from adsum_shared.signals import (
     TurnEnded,
 )
 from adsum_shared.state import HostWitness, SessionView, SuspendedView, WitnessView
+from tests.domains import Asked, asking
 
 HOST = "host-1"
 #: The host's clock runs an hour ahead of the hub's.
@@ -293,6 +294,21 @@ def test_delivered_sessions_leave_after_a_week_and_others_stay():
 
     assert fleet.roster.take_changes(fleet.now).gone == ("host-1:done",)
     assert "host-1:works" in fleet.roster.views
+
+
+def test_of_a_forgotten_machine_no_calls_are_kept_for_domains():
+    fleet = Fleet()
+    fleet.roster.domains = domains = asking(silent=Asked(lambda _: None))
+    at = fleet.now + AHEAD
+    fleet.happen(fleet.prompt(), TurnEnded(session_id="s", at=at, seen=at, prompt_id="p"))
+    assert fleet.told()["s"].state.state == "idle"
+    assert domains._used
+
+    fleet.roster.reload(HOST, Snapshot(), fleet.now)
+    fleet.roster.hosts.let_go(HOST)
+
+    assert fleet.roster.take_changes(fleet.now).gone == ("host-1:s",)
+    assert not domains._used
 
 
 def test_a_suspended_session_stays_listed_with_who_did_it_and_what_it_saves():
