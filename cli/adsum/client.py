@@ -473,19 +473,38 @@ def fetch_sessions(url: str, query: Mapping[str, str]) -> dict[str, Any]:
 def fetch_pages(
     url: str, path: str, query: Mapping[str, str], most: int = sys.maxsize
 ) -> dict[str, Any]:
-    """The hub's answer, all pages in one. Raises CommandError when it is no such answer."""
-    sessions: list[Any] = []
+    """The hub's answer, all pages in one. Raises CommandError when it is no such answer.
+
+    Sessions that move up the list, or leave it, between two pages would hide others: where fewer
+    came together than the hub has counted, all pages are read once more.
+    """
+    page, found, whole = _read_pages(url, path, query, most)
+    if not whole:
+        before = found
+        page, found, whole = _read_pages(url, path, query, most)
+        if not whole:  # it changes all the time, and no third reading need be better
+            found = found | before | found  # in the later order, and as they are by now
+    return {**page, "sessions": list(found.values())[:most]}
+
+
+def _read_pages(
+    url: str, path: str, query: Mapping[str, str], most: int
+) -> tuple[dict[str, Any], dict[str, Any], bool]:
+    """The last page, all sessions by id, and whether they are as many as were ever counted."""
+    found: dict[str, Any] = {}
+    offset = counted = 0
     while True:
-        part = {"limit": str(min(PAGE, most - len(sessions))), "offset": str(len(sessions))}
+        part = {"limit": str(min(PAGE, most - offset)), "offset": str(offset)}
         page = fetch(url, path, {**query, **part})
         try:
             more, total = page["sessions"], page["total"]
+            found |= {each["id"]: each for each in more}
+            offset, counted = offset + len(more), max(counted, total)
         except (KeyError, TypeError) as error:
             raise _no_hub(url) from error
-        sessions += more
         # Without more: sessions went while we turned the page.
-        if not more or len(sessions) >= min(most, total):
-            return {**page, "sessions": sessions}
+        if not more or offset >= min(most, total):
+            return page, found, len(found) >= min(most, counted)
 
 
 def path_of(view: SessionView) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
+from adsum import client
 from adsum.client import Filter, exit_code, named, order
 from adsum.outcome import CommandError, Exit
 from adsum_shared.state import AgentState, Group, Reachability, SessionView
@@ -33,6 +37,52 @@ def view(
         urgency=urgency,
         project="adsum",
     )
+
+
+def hub_of(monkeypatch: pytest.MonkeyPatch, *lists: str) -> list[str]:
+    """A hub that has the next list of sessions at each page, two to a page; and what it was asked."""
+    asked: list[str] = []
+
+    def fetch(_url: str, _path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        names = lists[min(len(asked), len(lists) - 1)]
+        asked.append(names)
+        start, limit = int(query["offset"]), min(2, int(query["limit"]))
+        page = [{"id": name} for name in names[start : start + limit]]
+        return {"total": len(names), "sessions": page}
+
+    monkeypatch.setattr(client, "fetch", fetch)
+    return asked
+
+
+def listed(most: int = 100) -> str:
+    return "".join(each["id"] for each in client.fetch_pages("", "", {}, most)["sessions"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("abcd", "dabc"), ("abcd", "bcd"), ("abcd", "eabcd")]
+)
+def test_no_session_is_missed_or_doubled_where_one_comes_moves_or_goes_between_two_pages(
+    monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    hub_of(monkeypatch, before, after)
+    assert listed() == after
+
+
+def test_a_list_that_stands_still_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = hub_of(monkeypatch, "abcd")
+    assert (listed(), len(asked)) == ("abcd", 2)
+
+
+def test_of_a_list_that_never_stands_still_two_readings_are_put_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = hub_of(monkeypatch, "abcd", "dabc", "cdab", "abcd")
+    assert (listed(), len(asked)) == ("cdab", 4)
+
+
+def test_readings_put_together_are_no_more_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub_of(monkeypatch, "abcd", "dabc", "dcab", "edcab")
+    assert listed(3) == "dca"
 
 
 def test_a_list_is_in_the_hub_s_order_and_ties_go_by_id() -> None:
