@@ -154,6 +154,9 @@ STOP_S = 12.0
 LOOK_S = 0.05
 #: Within this time running sessions have read settings that changed (measured: 0.5 to 2 s).
 NOTICED_S = 1.5
+#: Within this time a collector that something starts again holds the lock: a service manager and
+#: `adsum up` wait a tenth of a second, and it takes one to begin.
+RESTARTED_S = 2.0
 #: Between tries: in all longer than a hub whose Redis failed keeps others from this machine's record.
 AGAIN_S = (1.0, 3.0, 7.0)
 
@@ -168,11 +171,7 @@ def leave(state_dir: Path | None) -> int:
     left: list[str] = []
     for setup in setups_for("user", home):
         _take_out_hooks(setup, left)
-    try:
-        if stop_collector(home):
-            say("collector  stopped, and starts no more")
-    except CommandError as error:
-        left.append(str(error))
+    _stop(home, left)
     told = _tell(was, left)
     with uninterrupted():
         (home / JOINED).unlink(missing_ok=True)
@@ -198,6 +197,27 @@ def _take_out_hooks(setup: Setup, left: list[str]) -> None:
     if change.needed:
         say(f"hooks      taken out of {setup.path}")
         time.sleep(NOTICED_S)
+
+
+def _stop(home: Path, left: list[str]) -> None:
+    """While there is a credential still: without one, what starts again may end before it is seen."""
+    try:
+        if not stop_collector(home):
+            return
+    except CommandError as error:
+        left.append(str(error))
+        return
+    until = time.monotonic() + RESTARTED_S
+    while (holder := holder_of(home)) is None:
+        if time.monotonic() > until:
+            say("collector  stopped, and starts no more")
+            return
+        time.sleep(LOOK_S)
+    left.append(
+        f"The collector was started again (process {holder.pid}). End whatever does that: a service "
+        "of the whole machine by `sudo adsum service remove --system`, `adsum up` by Ctrl-C, a "
+        "container or another supervisor by its own command."
+    )
 
 
 def _tell(was: Membership, left: list[str]) -> bool:

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from adsum.join.leave import Undo
 from adsum.machine import Hub, Membership, keep
 from adsum.outcome import Exit
 from adsum_collector.settings import CollectorSettings
+from adsum_collector.state_dir import Holder
 
 #: To whoever joins; who leaves reads nothing of it.
 JOINED = {"way": "ingest", "label": "oak", "secret": "s", "redis_url": "", "warning": None} | {
@@ -85,6 +87,38 @@ def test_a_hub_that_may_let_it_go_later_is_asked_again(
     assert len(asked) == len(statuses)
     assert says in capsys.readouterr().err
     assert not (home / "machine.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("seen", "code", "says", "not_said"),
+    [
+        ([None, None, Holder("7", 1)], Exit.ERROR, "sudo adsum service remove --system", "no more"),
+        ([None], Exit.OK, "starts no more", "What is left"),
+    ],
+)
+def test_a_collector_that_something_starts_again_is_not_called_stopped(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    seen: list[Holder | None],
+    code: Exit,
+    says: str,
+    not_said: str,
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    monkeypatch.setattr(leave, "RESTARTED_S", 10.0 if seen[-1] else 0.0)
+    monkeypatch.setattr(leave, "stop_collector", lambda _: True)
+    looks = chain(seen, repeat(seen[-1]))
+    monkeypatch.setattr(leave, "holder_of", lambda _: next(looks))
+    home = tmp_path / "state"
+    home.mkdir()
+    with hub(200) as (url, _):
+        keep(home, Membership(url, "oak", "oak", "redis://127.0.0.1:1", "the-secret"))
+        assert leave.leave(home) == code
+
+    told = capsys.readouterr().err
+    assert says in told
+    assert not_said not in told
 
 
 @pytest.mark.parametrize(
