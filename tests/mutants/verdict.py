@@ -119,6 +119,15 @@ MUTANTS = (
         (_OVERTAKEN,),
     ),
     Mutant(
+        "binds a permission to a call that was denied in the turn before",
+        "a command that is tried again asks, and nobody is told or can approve it",
+        (Edit(_WORK, "or (request.agent_id is None and", "or (False and"),),
+        (
+            "tests/unit/hub/fold/test_fold.py::"
+            "test_a_request_is_not_of_the_call_that_was_denied_in_the_turn_before",
+        ),
+    ),
+    Mutant(
         "binds a permission only to a call whose hook was stamped before",
         "it stays open after its answer until the turn is over",
         (Edit(_WORK, "elif tool.hooked <= at + LATENESS and", "elif False and"),),

@@ -194,7 +194,8 @@ def tool_started(facts: Facts, signal: s.ToolStarted) -> Changes:
         summary=held.summary or signal.summary,
         timeout_ms=signal.timeout_ms if held.timeout_ms is None else held.timeout_ms,
         agent_id=held.agent_id or signal.agent_id,
-        prompt_id=held.prompt_id or signal.prompt_id,
+        # Of a call that a kill cut off, the result is written under the prompt that followed.
+        prompt_id=signal.prompt_id or held.prompt_id,
         source=first_witness(held.started, held.source, signal.at, signal.source),
     )
     changes = put_tool(facts, signal.tool_use_id, merged)
@@ -419,7 +420,8 @@ def bind(facts: Facts, request: Request) -> str | None:
     hooks come late, and a request whose call is over is born closed. But not for longer than a hook
     comes late, for the same command is often run again, and the hook of its request may overtake that
     of its call (by 4 ms in a fifth of all on a busy machine: each is a process). Then it belongs to the
-    first that starts after it.
+    first that starts after it. Nor is it of a call of another prompt, as one that was denied: no hook
+    tells of its end. (A subagent may work across prompts.)
 
     Rejected: none that has finished; a late request came back as an open one. Any that has; the second
     of two equal calls asked, and nobody was told. What other witnesses say of the finish; where the
@@ -435,6 +437,7 @@ def bind(facts: Facts, request: Request) -> str | None:
             or tool.tool != request.tool
             or tool.agent_id != request.agent_id
             or (0 < tool.posted < at - LATENESS and not is_repeated(facts.requests.get(key), at))
+            or (request.agent_id is None and is_of_another(tool.prompt_id, request.prompt_id))
         ):
             continue
         if tool.hooked <= at:
@@ -443,6 +446,10 @@ def bind(facts: Facts, request: Request) -> str | None:
         elif tool.hooked <= at + LATENESS and (after is None or tool.hooked < next_one):
             after, next_one = key, tool.hooked
     return after if after is not None and (found is None or over) else found
+
+
+def is_of_another(prompt_id: str | None, other: str | None) -> bool:
+    return prompt_id is not None and other is not None and prompt_id != other
 
 
 def is_repeated(held: Request | None, at: int) -> bool:

@@ -95,6 +95,21 @@ def test_a_request_is_of_its_call_although_its_hook_overtakes_that_of_the_call(
     assert story.finish(63, "t2").start(64, "t3", "Read").state(65) == "acting"
 
 
+@pytest.mark.parametrize("overtakes", [False, True])
+def test_a_request_is_not_of_the_call_that_was_denied_in_the_turn_before(overtakes: bool) -> None:
+    """By Esc, of which only the transcript tells; then the human says what else, and it asks again."""
+    story = working().start(1, "t1", digest="make").ask(1.1, digest="make")
+    story.finish(5, "t1", source="transcript", ok=False, denied=True)
+    story.tell(s.TurnInterrupted, 5, source="transcript", prompt_id="p1").prompt(20, "p2")
+    of_it = {"digest": "make", "prompt_id": "p2"}
+    if overtakes:
+        story.ask(25, **of_it).start(24.99, "t2", **of_it)
+    else:
+        story.start(24.99, "t2", **of_it).ask(25, **of_it)
+
+    assert [key for key, _ in story.verdict(26).requests] == ["t2"]
+
+
 @pytest.mark.parametrize("ends", [s.ToolFinished, s.RequestClosed])
 def test_a_request_whose_call_was_over_before_its_own_hook_came_is_closed(ends: type) -> None:
     story = working().ask(1, digest="make", payload={"command": "make"})
