@@ -61,7 +61,8 @@ class CommandKeys:
                 return
             except UNAVAILABLE as error:
                 log.debug("the key for commands could not be shown: %s", error)
-            await asyncio.sleep(ANNOUNCED_S)
+            if wanted():  # or the hub's end, once lost, would come a minute late
+                await asyncio.sleep(ANNOUNCED_S)
 
     async def own(self) -> Ed25519PrivateKey:
         """Raises CommandKeyError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,28 @@ async def test_a_key_that_others_may_know_or_that_is_none_signs_nothing(
         assert await keys.known() == {}
     assert "nobody can decide anything from here" in caplog.text
     assert private[40:60] not in caplog.text
+
+
+async def test_an_end_that_comes_while_redis_answers_is_not_a_minute_late(
+    tmp_path: Path,
+) -> None:
+    """`asyncio.wait_for`, with which Redis's client waits, loses a cancellation at that moment."""
+    asked = asyncio.Event()
+
+    class Answering:
+        async def hgetall(self, _key: str) -> dict[bytes, bytes]:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return {}
+            raise AssertionError
+
+        async def hset(self, *_: object) -> None: ...
+
+    running = asyncio.create_task(CommandKeys(tmp_path, Answering()).run())  # type: ignore[arg-type] # as far as it is asked
+    await asked.wait()
+    running.cancel()
+
+    done, _ = await asyncio.wait({running}, timeout=10)
+    assert done == {running}
