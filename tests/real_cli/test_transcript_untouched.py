@@ -32,6 +32,8 @@ BYPASS = ("--permission-mode", "bypassPermissions")
 
 
 TRANSPORTS: tuple[Transport, ...] = ("http", "shim")
+#: A hook that nobody waits for ends with the CLI, on a busy machine before it has said a word.
+TRIES = ("hooked", "again", "once-more")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -39,18 +41,20 @@ TRANSPORTS: tuple[Transport, ...] = ("http", "shim")
 def test_a_headless_run_writes_no_line_more_with_our_hooks(
     script: str, transport: Transport, new_home: NewHome, sink: HookSink
 ) -> None:
-    plain, hooked = (
-        dataclasses.replace(new_home(name), extra=TASK_TOOLS) for name in ("plain", "hooked")
-    )
-    subscribe(hooked, sink.url, transport)
-    sink.hear_shims(hooked.path / "adsum" / "collector.sock")
+    plain = dataclasses.replace(new_home("plain"), extra=TASK_TOOLS)
+    plain.run(f"do play:{script}", *BYPASS, fails=script == "error")
+    for name in TRIES:
+        hooked = dataclasses.replace(new_home(name), extra=TASK_TOOLS)
+        subscribe(hooked, sink.url, transport)
+        sink.hear_shims(hooked.path / "adsum" / "collector.sock")
+        sink.heard.clear()
 
-    for home in (plain, hooked):
-        home.run(f"do play:{script}", *BYPASS, fails=script == "error")
+        hooked.run(f"do play:{script}", *BYPASS, fails=script == "error")
 
-    assert census(hooked) == census(plain)
-    late = "the hooks that nobody waits for"
-    until(lambda: sink.events >= SCRIPTS[script], late, more=lambda: str(sink.events))
+        assert census(hooked) == census(plain)
+        if sink.hears(SCRIPTS[script]):
+            return
+    pytest.fail(f"the hooks that nobody waits for: {sink.events}")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
