@@ -62,12 +62,6 @@ class HookSink:
     def events(self) -> set[str]:
         return {body["hook_event_name"] for body in self.heard}
 
-    def hears(self, events: set[str], within_s: float = 10.0) -> bool:
-        deadline = time.monotonic() + within_s
-        while not self.events >= events and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return self.events >= events
-
     def start(self) -> None:
         self._answering.set()
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

@@ -416,18 +416,19 @@ def work_reported(facts: Facts, signal: s.WorkReported) -> Changes:
 def bind(facts: Facts, request: Request) -> str | None:
     """The call a PermissionRequest belongs to, since it names none.
 
-    The latest one that a *hook* saw start with the same agent, tool and input. It may be finished:
-    hooks come late, and a request whose call is over is born closed. But not for longer than a hook
-    comes late, for the same command is often run again, and the hook of its request may overtake that
-    of its call (by 4 ms in a fifth of all on a busy machine: each is a process). Then it belongs to the
-    first that starts after it. Nor is it of a call of another prompt, as one that was denied: no hook
-    tells of its end. (A subagent may work across prompts.)
+    It is the latest one that a *hook* saw start before the request, with the same agent, tool and
+    input. That one may be over: hooks come up to LATENESS late, and a request whose call is over is
+    born closed. Left out is a call that was over for longer than that, since the same command is often
+    run again; and of the main agent one of another prompt, as a denied one is, of whose end no hook
+    tells. If none is left, or that one is over, it is the first that starts within LATENESS after the
+    request: each hook is a process, and that of a request may overtake that of its call (started 4 ms
+    apart, a fifth does on a busy machine).
 
-    Rejected: none that has finished; a late request came back as an open one. Any that has; the second
-    of two equal calls asked, and nobody was told. What other witnesses say of the finish; where the
-    clock was set back, it depended on whose word came first.
+    Rejected: no call that is over (a late request came back as an open one). Any that is over (of two
+    equal calls the second asked, and nobody was told). The word of other witnesses on its end (where
+    the clock was set back, it depended on whose came first).
     """
-    found, after, latest, next_one, over = None, None, 0, 0, False
+    found, after, latest, soonest, over = None, None, 0, 0, False
     digest, at = request.digest, request.opened
     if digest is None:
         return None
@@ -443,8 +444,8 @@ def bind(facts: Facts, request: Request) -> str | None:
         if tool.hooked <= at:
             if tool.hooked > latest:
                 found, latest, over = key, tool.hooked, 0 < tool.posted < at
-        elif tool.hooked <= at + LATENESS and (after is None or tool.hooked < next_one):
-            after, next_one = key, tool.hooked
+        elif tool.hooked <= at + LATENESS and (after is None or tool.hooked < soonest):
+            after, soonest = key, tool.hooked
     return after if after is not None and (found is None or over) else found
 
 
