@@ -2,27 +2,19 @@
 .DEFAULT_GOAL := help
 # Some machines set it for their images. Each process that a test starts would compile all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help up test test-all coverage check unit bench chaos docs lock image-check clean-check claude-code codex system-deps clean
+.PHONY: help up test test-core test-browser test-real-cli test-mutants test-all coverage check unit bench chaos docs lock image-check clean-check claude-code codex system-deps clean
 
 BIN := .venv/bin
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-WORKERS := $(shell [ $(CORES) -gt 3 ] && echo 4 || echo 2)
-# Most of the tests with servers wait: more of them than there are cores.
-WAITING := $(shell [ $(CORES) -gt 3 ] && echo 6 || echo 3)
-# Slow ones wait still more: for Redis to be away, for a machine to be offline, for pages.
-PATIENT := $(shell [ $(CORES) -gt 3 ] && echo 8 || echo 4)
-# Tests that measure, and mutants, which are several at once by themselves.
-ALONE := tests/integration/test_live_clients.py tests/mutants
-# These beside each other: of the second and third most is waiting. On two cores not beside the first,
-# where delays of the CLI are measured. Nor is chaos: a run of it keeps three quarters of a core busy.
-PAIR := tests/real_cli tests/partition tests/fleet
-AFTER := $(shell [ $(CORES) -gt 3 ] || echo tests/partition tests/fleet)
-APART := $(addprefix --ignore=,$(ALONE) $(PAIR) tests/chaos)
-# What a change needs at once, and the rest: one expression, so that each test is in exactly one of both.
+# Most tests wait for a server more than half of their time, so there are three workers per core.
+WORKERS := $(shell echo $$((3 * $(CORES))))
+PARALLEL := -n $(WORKERS) --dist worksteal
+# A browser page uses a core by itself.
+PAGES := -n $$(($(CORES) + 1)) --dist loadfile
+# These measure delays of a CLI, start a network, or run processes of their own for minutes.
+APART := $(addprefix tests/,real_cli partition fleet mutants)
+# `make test` runs QUICK, `make test-browser` all pages, `make test-all` the rest: each test is in one of them.
 QUICK := (not slow and not browser) or browser_pass
-# What fails while others want the cores fails alone as well, or the machine was too busy for it. Pytest
-# names it both times.
-AGAIN = echo "== once more, alone" && $(BIN)/pytest -v --last-failed --last-failed-no-failures none $(ARGS)
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
 
 help: ## List these targets
@@ -38,44 +30,49 @@ up: .venv/.run-stamp ## Start broker, hub and collector, and print the dashboard
 	@sh scripts/system-deps run
 	@$(BIN)/adsum up $(ARGS)
 
-test: .venv/.dev-stamp ## What a change needs: check, unit, a real Redis, every view in a browser, some chaos
+test: .venv/.dev-stamp ## What a change needs: checks, unit, a real Redis, every view in a browser, some chaos
 	@sh scripts/system-deps test
-	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n $(WORKERS) -m "not slow" tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
-	$(BIN)/pytest -n $(WAITING) --dist worksteal -m "$(QUICK)" --ignore=tests/unit $(APART) $(ARGS) \
-	  || { [ $$? = 1 ] && $(AGAIN); }
-	$(BIN)/pytest -n $(CORES) -m "not slow" tests/chaos $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
+	@mkdir -p .rig
+	@{ $(MAKE) --no-print-directory check > .rig/check.log 2>&1 || { cat .rig/check.log; exit 1; }; } & check=$$!; \
+	$(BIN)/pytest $(PARALLEL) -m "$(QUICK)" $(addprefix --ignore=,$(APART) tests/test_architecture.py) $(ARGS); \
+	code=$$?; wait $$check && echo "make check: passed" || { echo "make check: failed, see above"; code=1; }; exit $$code
 
-test-all: .venv/.dev-stamp ## The rest: all of the browser's, slow ones, real CLI, fleet, partition, mutants, chaos
+test-browser: .venv/.dev-stamp ## All tests of the page in a browser
+	$(BIN)/pytest $(PAGES) tests/browser $(ARGS)
+
+test-core: .venv/.dev-stamp ## Of the slow tests the ones that protect a promise
+	$(BIN)/pytest $(PARALLEL) -m "core and not real_cli" $(addprefix --ignore=,$(APART) tests/browser) $(ARGS)
+
+test-real-cli: .venv/.dev-stamp ## The core scenarios with the real Claude Code and Codex, from npm
+	$(BIN)/pytest -n 2 --dist loadfile -m core tests/real_cli $(ARGS)
+
+test-mutants: .venv/.dev-stamp ## A quarter of the mutants, chosen by the commit, and those of changed files
+	$(BIN)/pytest tests/mutants --quarter=HEAD $(ARGS)
+
+test-all: .venv/.dev-stamp ## The rest: slow tests, all of the browser, real CLIs and mutants, networks, more chaos
 	@sh scripts/system-deps test
-	$(BIN)/pytest -n $(PATIENT) --dist worksteal -m "not ($(QUICK))" --ignore=tests/unit $(APART) $(ARGS) \
-	  || { [ $$? = 1 ] && $(AGAIN); }
-	$(BIN)/pytest $(ALONE) $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
-	@$(MAKE) --no-print-directory -j2 --output-sync=target $(filter-out $(AFTER),$(PAIR))
-	$(if $(AFTER),@$(MAKE) --no-print-directory -j2 --output-sync=target $(AFTER))
-	$(BIN)/pytest -n $(CORES) -m slow tests/chaos tests/unit $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
+	$(BIN)/pytest $(PARALLEL) -m "slow and not browser" $(addprefix --ignore=,$(APART) tests/chaos) $(ARGS)
+	@$(MAKE) --no-print-directory test-browser
+	$(BIN)/pytest tests/mutants $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile tests/real_cli $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile tests/partition tests/fleet $(ARGS)
+	$(BIN)/pytest -n $(CORES) -m slow tests/chaos $(ARGS)
 
 coverage: .venv/.dev-stamp ## What unit tests reach, with the floor that pyproject.toml sets
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) tests/unit $(ARGS)
+	$(BIN)/coverage run -m pytest $(PARALLEL) tests/unit $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total --fail-under=0 | sed 's/.*/coverage: &%, see .coverage-report.txt/'
 	@$(BIN)/coverage report > .coverage-report.txt || { tail -1 .coverage-report.txt; exit 1; }
 
-.PHONY: $(PAIR)
-$(PAIR): ARGS += -o cache_dir=.pytest_cache/$@
-# Each file has a machine of its own, and the CLIs wait for a third of the time.
-tests/real_cli: ARGS += -n 2 --dist loadfile
-$(PAIR):
-	$(BIN)/pytest $@ $(ARGS) || { [ $$? = 1 ] && $(AGAIN) $@; }
-
-check: .venv/.dev-stamp ## Lint, format, types, import contracts, vendored assets, the score of the states
+check: .venv/.dev-stamp ## Lint, format, types, imports, structure, vendored assets, the accuracy floor
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	@if [ -f scripts/vendor.py ]; then $(BIN)/python scripts/vendor.py --check; fi
+	$(BIN)/python scripts/vendor.py --check
 	@sh scripts/check-web
+	$(BIN)/pytest -q tests/test_architecture.py
 	$(BIN)/python -m bench.accuracy tests/data/traces --floor bench/score.json
 	$(BIN)/python -m bench.accuracy tests/data/long_traces --floor bench/score_long.json
 

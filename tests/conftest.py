@@ -17,29 +17,6 @@ from tests.brokers import Broker, running_broker
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 UNIT = Path(__file__).parent / "unit"
-#: As many as fail because the machine is too busy; more have a reason of their own.
-MOST_AGAIN = 5
-#: Instead of 1, after which the Makefile has what failed run once more, alone.
-NOT_AGAIN = 3
-#: Blamed on whichever test runs when rubbish is collected: that one alone would pass.
-LEAKS = ("PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
-
-_failed: list[pytest.TestReport] = []
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.failed:
-        _failed.append(report)
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """What is torn down after many tests is blamed on the last: no more than a leak is that its own."""
-    others = any(
-        report.when == "teardown" or any(leak in report.longreprtext for leak in LEAKS)
-        for report in _failed
-    )
-    if exitstatus == pytest.ExitCode.TESTS_FAILED and (others or len(_failed) > MOST_AGAIN):
-        session.exitstatus = NOT_AGAIN
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,7 @@
-"""The shape of the project itself: lengths, words, keys, addresses, locks."""
+"""The structure of the project: sizes, imports, keys, addresses, locks. Part of `make check`.
+
+Each test loops over all files and reports every violation at once.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from adsum_collector.agents.claude_code.tools import ROLES
-from tests.mutants.runner import Mutant
-from tests.mutants.test_mutants import MUTANTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
@@ -32,13 +31,15 @@ TREES = {
 }
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
-#: A module is one idea with its whole vocabulary: it is split when a second importer wants half of
-#: it, not when it is long. Beyond this it is more than one idea.
-MOST_LINES = 600
-BANNED = re.compile(
-    r"(Manager|Handler|Service|Helper|Utils?|Processor|Controller|Orchestrator|Wrapper)s?$"
-    r"|^_*(process(?!_seen|_gone)|handle|do)_|_v2$|^_*new_"
-)
+#: The most lines that a package may have. Lower a budget with each change; raise one only with the
+#: reason in the commit's body.
+LINE_BUDGETS = {
+    "adsum": 12903,
+    "adsum_collector": 23627,
+    "adsum_hub": 19418,
+    "adsum_shared": 4692,
+    "page": 16868,
+}
 WEB = PACKAGES["adsum_hub"] / "web"
 #: The page's own files, without what is vendored.
 PAGE = sorted(
@@ -47,7 +48,6 @@ PAGE = sorted(
     if path.suffix in (".js", ".css") and "vendor" not in path.relative_to(WEB).parts
 )
 SCRIPTS = {path.relative_to(WEB).as_posix(): path for path in PAGE if path.suffix == ".js"}
-MOST_SCRIPTS = 60
 MOST_WORDS = 30
 LONGEST_LINE = 120
 #: What makes a module of the page a view: it draws.
@@ -75,18 +75,14 @@ def _project_files() -> Iterator[Path]:
             yield path
 
 
-@pytest.mark.parametrize(
-    "path",
-    [each for each in [*SOURCES, *SCRIPTS.values()] if WEB.parent in each.parents],
-    ids=_name,
-)
-def test_the_hub_and_its_page_know_roles_of_tools_and_no_tools_name(path: Path) -> None:
-    """Words that people read may be the same: after `words:` and its like in a script."""
-    quoted = (
+def test_the_hub_and_its_page_name_roles_of_tools_and_no_tool() -> None:
+    """A word that people read may be the same: after `words:` and the like in a script."""
+    quoted = re.compile(
         rf"""(?<!words: )(?<!name: )(?<!groupedBy: )(?<!agent: )["'`]({"|".join(ROLES)})["'`]"""
     )
+    hub = [path for path in [*SOURCES, *SCRIPTS.values()] if WEB.parent in path.parents]
 
-    assert re.findall(quoted, path.read_text()) == []
+    assert not {_name(p): names for p in hub if (names := quoted.findall(p.read_text()))}
 
 
 def test_the_packages_hold_modules() -> None:
@@ -94,23 +90,21 @@ def test_the_packages_hold_modules() -> None:
     assert len(SOURCES) > 20
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=_name)
-def test_a_module_can_be_read_in_one_sitting(path: Path) -> None:
-    lines = path.read_text().count("\n")
+def test_a_package_stays_within_its_line_budget() -> None:
+    lines = {
+        name: sum(p.read_text().count("\n") for p in SOURCES if p.is_relative_to(package))
+        for name, package in PACKAGES.items()
+    } | {"page": sum(path.read_text().count("\n") for path in PAGE)}
 
-    assert lines <= MOST_LINES, f"{lines} lines; split it by what its parts are for"
+    assert not {
+        name: f"{count} lines, the budget is {LINE_BUDGETS[name]}"
+        for name, count in lines.items()
+        if count > LINE_BUDGETS[name]
+    }
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_no_name_is_a_word_for_anything(path: Path) -> None:
-    names = re.findall(r"^\s*(?:async\s+)?(?:def|class)\s+(\w+)", path.read_text(), re.MULTILINE)
-
-    assert not [name for name in [path.stem, *names] if BANNED.search(name)]
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_a_module_says_in_its_first_line_what_it_is_for(path: Path) -> None:
-    assert path.read_text().startswith('"""')
+def test_a_module_starts_with_a_docstring() -> None:
+    assert not [_name(path) for path in SOURCES if not path.read_text().startswith('"""')]
 
 
 def test_a_class_name_has_one_meaning_in_the_whole_product() -> None:
@@ -121,60 +115,6 @@ def test_a_class_name_has_one_meaning_in_the_whole_product() -> None:
                 homes[node.name].add(module)
 
     assert not {name: sorted(found) for name, found in homes.items() if len(found) > 1}
-
-
-#: They compose: what only they import is a part of its own.
-COMPOSERS = {
-    *("adsum.__main__", "adsum.app", "adsum.listing", "adsum.parts_app", "adsum.sessions_app"),
-    *("adsum_collector.app", "adsum_hub.app"),
-}
-#: Modules that only one sibling imports, and why they are modules all the same.
-ONE_IMPORTER = {
-    "a check of the doctor, one of many": {"adsum.doctor.agents"},
-    "one of a family: init systems, ways to Redis, domains, what an agent's package holds": {
-        *("adsum.service.inits", "adsum_shared.redis_cluster"),
-        *("adsum_hub.domains.built_in", "adsum_collector.agents.claude_code.lines"),
-        "adsum_collector.agents.claude_code.usage_lines",
-        "adsum_collector.agents.codex.live_threads",
-        "adsum_collector.agents.codex.server_status",
-        "adsum_collector.agents.codex.usage_lines",
-    },
-    "the start of a program of its own": {"adsum_collector.usage.reading"},
-    "too large for its importer, and tested by itself": {"adsum_collector.transcripts.files"},
-    "pure, and tested by itself": {
-        "adsum_hub.fold.work",
-        "adsum_collector.agents.claude_code.line_steps",
-        "adsum_collector.agents.claude_code.acting",
-        "adsum_collector.agents.claude_code.settings_text",
-    },
-}
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of ours that it imports, at its top or anywhere else."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in TREES else node.module for name in inner)
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-
-
-def test_a_module_that_one_sibling_alone_imports_is_a_part_of_that_sibling() -> None:
-    importers: dict[str, set[str]] = defaultdict(set)
-    for module, tree in TREES.items():
-        for imported in _imports(tree):
-            if imported in TREES and imported != module:
-                importers[imported].add(module)
-
-    alone = {
-        module
-        for module, (importer, *more) in importers.items()
-        if not more
-        and importer not in COMPOSERS
-        and importer.rpartition(".")[0] == module.rpartition(".")[0]
-    }
-    assert alone == set().union(*ONE_IMPORTER.values())
 
 
 def test_the_glossary_has_our_own_ideas_alone() -> None:
@@ -209,14 +149,15 @@ def test_redis_keys_are_spelled_in_one_module_only() -> None:
     assert spellers == ["shared/adsum_shared/streams.py"]
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=_name)
-def test_a_lock_pins_by_hash_and_names_no_index(lock: Path) -> None:
-    text = lock.read_text()
-    pinned = re.findall(r"^[a-z0-9][\w.-]*==\S+", text, re.MULTILINE)
+def test_a_lock_pins_by_hash_and_names_no_index() -> None:
+    for lock in LOCKS:
+        text = lock.read_text()
+        pinned = re.findall(r"^[a-z0-9][\w.-]*==\S+", text, re.MULTILINE)
+        hashed = re.findall(r"^[a-z0-9].*\\\n    --hash=sha256:", text, re.MULTILINE)
 
-    assert pinned
-    assert len(re.findall(r"^[a-z0-9].*\\\n    --hash=sha256:", text, re.MULTILINE)) == len(pinned)
-    assert not re.search(r"://|--(extra-)?index|--find-links|^-[ef]", text, re.MULTILINE)
+        assert pinned, lock.name
+        assert len(hashed) == len(pinned), lock.name
+        assert not re.search(r"://|--(extra-)?index|--find-links|^-[ef]", text, re.MULTILINE)
 
 
 def test_what_is_run_is_what_was_tested() -> None:
@@ -282,16 +223,13 @@ def test_nothing_leaves_the_command_line_around_what_makes_it_safe_to_show() -> 
     }
 
 
-@pytest.mark.parametrize("path", PAGE, ids=_name)
-def test_a_line_of_the_page_fits_a_screen(path: Path) -> None:
-    lines = path.read_text().splitlines()
-
-    assert not [f"line {at}" for at, line in enumerate(lines, 1) if len(line) > LONGEST_LINE]
-
-
-def test_the_page_has_few_deep_modules() -> None:
-    assert len(SCRIPTS) <= MOST_SCRIPTS
-    assert all(path.read_text().count("\n") <= MOST_LINES for path in PAGE)
+def test_a_line_of_the_page_fits_a_screen() -> None:
+    assert not [
+        f"{_name(path)}:{number}"
+        for path in PAGE
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > LONGEST_LINE
+    ]
 
 
 def _imports_of_the_page() -> dict[str, set[str]]:
@@ -335,9 +273,3 @@ def test_the_addresses_of_the_views_stand_in_one_module() -> None:
     assert [n for n, path in SCRIPTS.items() if spelled.search(path.read_text())] == [
         "core/routes.js"
     ]
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
-def test_each_mutant_finds_the_lines_it_changes(mutant: Mutant) -> None:
-    for edit in mutant.edits:
-        assert (ROOT / edit.file).read_text().count(edit.old) == 1, edit.old

@@ -91,6 +91,7 @@ def test_nobody_gets_in_without_a_name_and_the_probe_may_only_ping(server: Serve
         server.connect("probe", "-").get("adsum:hosts")
 
 
+@pytest.mark.core
 @pytest.mark.redis
 def test_the_hubs_user_has_adsums_keys_and_nothing_that_ruins_redis(server: Server) -> None:
     server.start()
@@ -107,6 +108,7 @@ def test_the_hubs_user_has_adsums_keys_and_nothing_that_ruins_redis(server: Serv
         hub.set("somebody:else", "1")
 
 
+@pytest.mark.core
 @pytest.mark.redis
 def test_a_machines_user_writes_what_machines_write_alone(server: Server) -> None:
     server.start()

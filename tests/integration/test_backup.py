@@ -87,6 +87,7 @@ def fill(broker: Broker) -> None:
         client.set("somebody:else", b"keep")
 
 
+@pytest.mark.core
 def test_every_type_comes_back_byte_by_byte(broker: Broker, other: Broker, tmp_path: Path) -> None:
     fill(broker)
     file = tmp_path / "adsum.broker"
@@ -252,6 +253,7 @@ def test_a_redis_that_is_away_is_named_without_its_password(broker: Broker) -> N
     assert b"s3cret" not in done.stderr
 
 
+@pytest.mark.core
 async def test_a_hub_and_a_collector_go_on_from_a_restored_backup(
     broker: Broker, tmp_path: Path
 ) -> None:

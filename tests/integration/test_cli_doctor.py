@@ -85,6 +85,7 @@ def doctor(machine: Machine) -> tuple[int, dict[str, dict[str, Any]]]:
     return done.returncode, {each["id"]: each for each in json.loads(done.stdout)["checks"]}
 
 
+@pytest.mark.core
 async def test_all_is_well_and_told_within_80_columns(machine: Machine, agent: Agent) -> None:
     await wait_until(lambda: doctor(machine)[0] == 0, timeout=20)
     done = machine.adsum("doctor", PATH=path_of(machine), COLUMNS="80")

@@ -131,6 +131,7 @@ PROMPT = {"session_id": "s-1", "cwd": "/home/a/project", "hook_event_name": "Use
 ASK = {**PROMPT, "hook_event_name": "PermissionRequest", "tool_name": "Bash"}
 
 
+@pytest.mark.core
 async def test_one_command_runs_everything_and_it_heals_when_each_part_is_killed(
     machine: Machine,
 ) -> None:
@@ -222,6 +223,7 @@ async def test_with_a_terminal_it_asks_and_installs(machine: Machine) -> None:
     os.close(terminal)
 
 
+@pytest.mark.core
 async def test_hooks_are_in_the_settings_only_while_it_runs(machine: Machine) -> None:
     settings = machine.home / ".claude/settings.json"
     settings.parent.mkdir()
@@ -285,6 +287,7 @@ async def test_hooks_removed_by_hand_while_it_is_down_stay_out(machine: Machine)
     assert not (machine.home / ".claude/settings.json").exists()
 
 
+@pytest.mark.core
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not on PATH")
 async def test_the_lines_of_the_docs_make_a_session_appear_and_go(machine: Machine) -> None:
     page = (Path(__file__).parents[2] / "docs" / "start.md").read_text()

@@ -276,6 +276,7 @@ async def test_a_copy_of_a_machine_is_told_and_both_go_on(
         twin.kill()
 
 
+@pytest.mark.core
 @pytest.mark.slow
 async def test_under_concurrent_hooks_a_killed_collector_keeps_every_number_it_told(
     collector: CollectorProcess, http: httpx.AsyncClient, client: redis.asyncio.Redis

@@ -108,6 +108,7 @@ async def applied(hub: Hub, *names: str) -> None:
     assert hub.roster.counts["signals"] == len(names)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("late", [False, True], ids=["both connected", "one connects later"])
 async def test_two_copies_of_one_disk_lose_nothing_double_nothing_and_say_that_they_are_two(
     disk: Path, tmp_path: Path, redis_url: str, hub: Hub, late: bool
@@ -176,6 +177,7 @@ async def test_a_restart_on_the_same_disk_takes_its_entries_for_its_own(
     await applied(hub, "common", "second", "third")
 
 
+@pytest.mark.core
 async def test_a_restored_disk_keeps_what_is_new_repeats_nothing_and_says_so(
     disk: Path, tmp_path: Path, redis_url: str, hub: Hub
 ) -> None:

@@ -230,6 +230,7 @@ async def test_no_registry_file_and_no_transcript_ends_the_collector(rig: Rig) -
         await rig.require_life(web)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("rig", "forbidden"),
     [

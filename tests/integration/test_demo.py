@@ -204,6 +204,7 @@ def fetched(url: str, path: str) -> Any:
     return httpx.get(url + path, timeout=10, trust_env=False).json()
 
 
+@pytest.mark.core
 async def test_it_is_marked_and_apart_from_everything_real_and_gone_at_the_end(
     home: Home,
 ) -> None:

@@ -107,6 +107,7 @@ async def flooded(hub: HubProcess, seen: Counter[int] | None = None) -> AsyncIte
         assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
 
 
+@pytest.mark.core
 async def test_a_token_revoked_elsewhere_opens_nothing_after_two_seconds_under_a_flood(
     hubs: Hubs,
 ) -> None:

@@ -81,6 +81,7 @@ async def store(client: redis.asyncio.Redis, collector: CollectorProcess, last: 
     await client.hset(streams.snapshot(collector.host_id), streams.APPLIED, applied)  # type: ignore[misc]
 
 
+@pytest.mark.core
 async def test_a_full_disk_is_a_refusal_that_ends_when_there_is_room(
     collector: CollectorProcess,
     disk: SmallDisk,

@@ -178,6 +178,7 @@ def _through(machine: AgentCollector, url: str, ca: str | None = None) -> None:
     )
 
 
+@pytest.mark.core
 @pytest.mark.slow
 async def test_nothing_is_lost_or_doubled_when_hub_and_redis_go_down_and_lose_everything(
     tmp_path: Path, http: httpx.AsyncClient

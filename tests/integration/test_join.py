@@ -62,6 +62,7 @@ def of_hub(hub: HubProcess, *words: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.core
 async def test_a_machine_joins_shows_its_first_card_and_leaves_as_it_was(
     hub: HubProcess, two: list[Machine]
 ) -> None:
@@ -96,6 +97,7 @@ async def test_a_machine_joins_shows_its_first_card_and_leaves_as_it_was(
     await wait_until(lambda: not [card for card in cards(hub) if card["host"] == "oak"], 5)
 
 
+@pytest.mark.core
 async def test_who_is_revoked_is_forbidden_and_the_other_goes_on(
     hub: HubProcess, broker: Broker, two: list[Machine]
 ) -> None:
@@ -196,6 +198,7 @@ async def test_a_token_is_listed_revoked_and_for_admins_alone(hub: HubProcess) -
 BINARIES = sorted({each for each in (find_binary(), valkey()) if each})
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("binary", BINARIES)
 async def test_a_machines_user_reaches_its_own_keys_alone(tmp_path: Path, binary: str) -> None:
     ours, other = "1" * 8 + "-1111-1111-1111-" + "1" * 12, "2" * 8 + "-2222-2222-2222-" + "2" * 12

@@ -305,6 +305,7 @@ def test_giant_entries_are_read_one_by_one() -> None:
     assert next_count(reply(2 * HEAVY)) == 1
 
 
+@pytest.mark.core
 async def test_a_machine_that_fills_redis_is_named_by_readyz_and_all_others_go_on(
     tmp_path: Path,
 ) -> None:

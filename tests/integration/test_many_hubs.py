@@ -131,6 +131,7 @@ async def test_hubs_agree_on_everything_but_the_time(
         await wait_until(agree, timeout=40, interval=0.2)
 
 
+@pytest.mark.core
 async def test_hubs_that_save_at_once_count_conflicts_and_lose_nothing(
     collector: AgentCollector, hubs: list[HubProcess], http: httpx.AsyncClient, redis_url: str
 ):
@@ -165,6 +166,7 @@ async def test_hubs_that_save_at_once_count_conflicts_and_lose_nothing(
     }
 
 
+@pytest.mark.core
 async def test_hubs_restarted_one_after_the_other_leave_no_gap_that_a_client_sees(
     collector: AgentCollector, hubs: list[HubProcess], http: httpx.AsyncClient
 ):

@@ -105,6 +105,7 @@ def call(hub: HubProcess, method: str, path: str, body: Any = None, **headers: s
     return answer.status_code, answer.json()
 
 
+@pytest.mark.core
 @pytest.mark.slow
 async def test_a_request_on_a_machine_reaches_a_phone_and_a_webhook_once_over_kills(
     hubs: Hubs, box: PostBox, collector: FakeCollector, tmp_path: Path

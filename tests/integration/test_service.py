@@ -44,6 +44,7 @@ def adsum(*words: str) -> tuple[int, str]:
     return run.exit_code, run.output
 
 
+@pytest.mark.core
 def test_an_install_writes_enables_and_starts(fake: Fake) -> None:
     done = install_service()
 

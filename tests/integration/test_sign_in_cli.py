@@ -101,6 +101,7 @@ def test_elsewhere_a_command_is_refused_with_the_next_step_until_it_has_a_token(
     assert "the role admin" in more.stderr
 
 
+@pytest.mark.core
 def test_a_token_is_made_shown_once_listed_and_revoked(here: Adsum, elsewhere: Adsum) -> None:
     made = here(
         "hub", "tokens", "create", "--name", "CI job", "--role", "operator", "--expires", "2d"
@@ -247,6 +248,7 @@ def test_a_hub_that_is_started_by_a_service_prints_no_link(hub: HubProcess) -> N
     assert LINK.search(hub.log.read_text()) is None
 
 
+@pytest.mark.core
 async def test_up_prints_a_link_that_lets_its_user_in(tmp_path: Path, hub: HubProcess) -> None:
     ports = {"ADSUM_HUB_PORT": str(free_port()), "ADSUM_COLLECTOR_PORT": str(free_port())}
     env = {**hub.env, **ports, "HOME": str(tmp_path), "ADSUM_STATE_DIR": str(tmp_path / "up")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 import redis.asyncio
 
 from adsum_shared import streams
-from adsum_shared.envelope import decode_beat
+from adsum_shared.envelope import decode_batch, decode_beat
+from adsum_shared.signals import Alive
 from tests.collectors import CollectorProcess, applied_notes
 from tests.support import wait_until
 from tests.transcripts import append, line
@@ -33,6 +35,12 @@ class Rig:
 
     async def notes(self) -> list[str]:
         return await applied_notes(self.client, self.collector.host_id)
+
+    async def newest_notes(self) -> set[str | None]:
+        """Return the notes in the last entries of the stream, which is quick for a long one."""
+        entries = await self.client.xrevrange(streams.inbox(self.collector.host_id), count=5)
+        batches = [decode_batch(fields) for _, fields in entries]
+        return {s.note for batch in batches for s in batch.signals if isinstance(s, Alive)}
 
     async def wait_for(self, *notes: str) -> None:
         async def are_there() -> bool:
@@ -86,6 +94,7 @@ async def test_a_projects_directory_that_comes_after_the_start_is_read(rig: Rig)
     await rig.wait_for("one")
 
 
+@pytest.mark.core
 @pytest.mark.slow
 async def test_each_line_is_told_once_across_kills(rig: Rig) -> None:
     await rig.start()
@@ -111,15 +120,15 @@ async def test_hooks_are_answered_while_a_large_transcript_is_read(rig: Rig) -> 
     await rig.wait_for("begin")
     pad = "x" * 2000
     append(rig.main, *(line(number, pad=pad) for number in range(20_000)))
-    took: list[float] = []
+    answers_s: list[float] = []
+    started = time.perf_counter()
     async with httpx.AsyncClient() as web:
-        while "19999" not in (await rig.notes())[-1:]:
-            took.append(await rig.hook(web, "hook"))
-            if "19999" in (await rig.notes())[-50:]:
-                break
+        while "19999" not in await rig.newest_notes():
+            answers_s.append(await rig.hook(web, "hook"))
 
-    assert len(took) > 3
-    assert sorted(took)[len(took) // 2] < 0.1
+    # A share of the whole, since a busy machine slows both.
+    assert len(answers_s) > 3
+    assert statistics.median(answers_s) < (time.perf_counter() - started) / 10
 
 
 async def test_a_stop_in_the_middle_of_reading_is_clean(rig: Rig) -> None:

@@ -294,6 +294,7 @@ def has_user(broker: Broker) -> bool:
     return user_of(HOST).encode() in asked(broker, "ACL", "USERS")
 
 
+@pytest.mark.core
 async def test_three_hosts_on_three_nodes_are_shown_and_outlive_a_master_that_takes_its_tail_along(
     cluster: Cluster, client: Redis, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
@@ -341,6 +342,7 @@ def test_a_login_that_sentinels_refuse_is_told_without_it(
     assert "s3cret" not in told
 
 
+@pytest.mark.core
 async def test_a_failover_by_sentinels_loses_nothing_and_doubles_nothing(
     sentinels: Sentinels, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:

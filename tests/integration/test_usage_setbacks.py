@@ -338,6 +338,7 @@ async def told_of(client: redis.asyncio.Redis, host_id: str) -> dict[str, int]:
     return sums
 
 
+@pytest.mark.core
 async def test_a_collector_killed_again_and_again_tells_the_truth_in_the_end(
     collector: CollectorProcess, client: redis.asyncio.Redis, tmp_path: Path
 ) -> None:

@@ -489,6 +489,7 @@ own_hooks = st.dictionaries(
 layouts = st.sampled_from([None, 1, 2, 4, "\t"])
 
 
+@pytest.mark.core
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(

@@ -223,6 +223,7 @@ def test_state_that_is_no_state_any_more_does_not_keep_us_from_starting() -> Non
     }
 
 
+@pytest.mark.core
 @pytest.mark.slow
 def test_killed_at_any_moment_of_a_quarantine_everything_readable_stays(
     directory: Path, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -110,6 +110,7 @@ def shown(tmp_path: Path) -> Iterator[Callable[..., Screen]]:
         subprocess.run([*each.tmux, "kill-server"], check=False, capture_output=True)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "text",
     [
@@ -326,6 +327,7 @@ def test_what_does_not_arrive_is_not_submitted(
     assert screen.said() == []
 
 
+@pytest.mark.core
 def test_nobody_is_typed_over(
     shown: Callable[..., Screen], monkeypatch: pytest.MonkeyPatch
 ) -> None:
