@@ -29,6 +29,7 @@ from adsum_collector.processes import (
 )
 from adsum_shared import WallClock
 from adsum_shared.signals import (
+    LATENESS,
     Alive,
     AnySignal,
     MetaChanged,
@@ -80,6 +81,7 @@ class Watch:
     ) -> None:
         self._intake, self._registries, self._watched = intake, registries, watched
         self.table, self._now = table, now
+        self._observed = 0
         self._work: dict[AgentProcess, Work] = {}
         self._known: dict[Path, Known] = {}
         self._stamps: dict[Path, Stamp] = {}
@@ -131,6 +133,20 @@ class Watch:
         self.settled.set()
         return VANISHED_MS / 1000 / 2 if missing else LOOK_INTERVAL_S
 
+    def _observe(self) -> int:
+        """Return the wall clock in ms, or 1 ms after the last observation if that is later.
+
+        The hub and `state_changes` order terminals that come to a session by these times. One look
+        reads several files within a millisecond. By the pid alone the hub then chooses another
+        process than the collector watches, and the session never ends. A clock that was set back
+        further than LATENESS starts a new sequence.
+        """
+        now = self._now()
+        if 0 <= self._observed - now < LATENESS:
+            now = self._observed + 1
+        self._observed = now
+        return now
+
     async def _look_at_files(self) -> bool:
         """True while a file is missing that may yet return."""
         present = set(self._list())
@@ -144,7 +160,7 @@ class Watch:
             await self._look_at(path)
         if self.settled.is_set() and not self._told_moves:
             # At the second look: hooks are sooner than the registry to tell of a new session.
-            news = news_of_moves(self._watched.look(), self._living(), self._now())
+            news = news_of_moves(self._watched.look(), self._living(), self._observe())
             if news:
                 await self._intake.accept(news)
             self._told_moves = True
@@ -178,12 +194,12 @@ class Watch:
         return self.table.started_of(int(path.stem)) or 0, path.name
 
     async def _look_at(self, path: Path) -> None:
-        now = self._now()
         known = self._known.get(path)
         try:
             stamp = _stamp(path)
             if self._stamps.get(path) == stamp and (known is None or not known.missing_since):
                 return
+            now = self._observe()
             entry = self._read(path, now)
         except OSError as error:
             self._refuse(path, error)
@@ -216,7 +232,7 @@ class Watch:
 
     async def _miss(self, path: Path) -> bool:
         """True once a missing file has been dealt with."""
-        known, now = self._known[path], self._now()
+        known, now = self._known[path], self._observe()
         if not known.missing_since:
             known.missing_since = now
         if now - known.missing_since < VANISHED_MS:
@@ -238,7 +254,7 @@ class Watch:
         watched = self._watched.look()
         gone = {process for process in set(watched.values()) if not self.table.lives(process)}
         living = self._living() if gone else []
-        news = news_of_processes(watched, gone, self._now(), living)
+        news = news_of_processes(watched, gone, self._observe(), living)
         at_work, work = news_of_work(
             self._work, watched, cpu_ms, self._now(), received_ago, self._resting()
         )

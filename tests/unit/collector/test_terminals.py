@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import subprocess
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import judge
 from adsum_shared import signals as s
 from tests.unit.collector.test_watch import Rig
+from tests.unit.collector.test_watch import wall_ms as now
 
 LATER_MS = 3_600_000
-
-
-def now() -> int:
-    return time.time_ns() // 1_000_000
+#: A collector needs longer than this to start.
+START_MS = 50
 
 
 class Terminals:
@@ -33,18 +31,22 @@ class Terminals:
 
     def __init__(self, spool: Spool, directory: Path) -> None:
         self._spool, self._directory = spool, directory
+        #: What the collector's clock shows, ms; 0 for the real time.
+        self.clock = 0
         self._open = contextlib.ExitStack()
         self.told: list[s.AnySignal] = []
         self._start()
 
     def _start(self) -> None:
-        self._rig = Rig(self._spool, self._directory)
+        self._rig = Rig(self._spool, self._directory, lambda: self.clock or now())
         self._rig.intake.taken = self.told
 
     async def look(self) -> None:
         await self._rig.watch.look()
 
     async def restart(self) -> None:
+        if self.clock:
+            self.clock += START_MS
         self._start()
         await self.look()
         await self.look()
@@ -207,19 +209,23 @@ async def test_a_new_session_that_is_left_at_once_is_over(here: Terminals, tmp_p
     assert (here.state("s1", LATER_MS), here.running("s1")) == ("session_ended", None)
 
 
-@pytest.mark.parametrize("seed", range(12))
-async def test_every_session_ends_with_its_terminals_wherever_they_went(
-    here: Terminals, seed: int
-) -> None:
-    dice, told = random.Random(seed), []
+async def walk(here: Terminals, seed: int, looks: int) -> None:
+    """Move two terminals between two sessions, close both, and expect both sessions to end.
+
+    looks: how many looks of the collector share one millisecond; 0 leaves it the real clock.
+    """
+    dice, steps = random.Random(seed), []
     one = here.open()
     at = {one: "s1", later(here, one): "s2"}
     for who, session in at.items():
         here.write(who, session, "idle")
     await here.look()
-    for _ in range(8):
+    began = now()
+    for step in range(8):
+        if looks and step % looks == 0:
+            here.clock = max(here.clock + 1, began)
         who, what = dice.choice(list(at)), dice.choice(("moves", "moves", "speaks", "restart"))
-        told.append((what, who.pid))
+        steps.append((what, who.pid))
         if what == "moves":
             at[who] = {"s1": "s2", "s2": "s1"}[at[who]]
         here.write(who, at[who], dice.choice(("idle", "busy")))
@@ -227,5 +233,20 @@ async def test_every_session_ends_with_its_terminals_wherever_they_went(
     for who in dice.sample(list(at), 2):
         await here.kill(who)
 
-    assert [here.state(each, LATER_MS) for each in ("s1", "s2")] == ["session_ended"] * 2, told
-    assert (here.running("s1"), here.running("s2")) == (None, None), told
+    assert [here.state(name, LATER_MS) for name in ("s1", "s2")] == ["session_ended"] * 2, steps
+    assert (here.running("s1"), here.running("s2")) == (None, None), steps
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_every_session_ends_with_its_terminals_wherever_they_went(
+    here: Terminals, seed: int
+) -> None:
+    await walk(here, seed, looks=0)
+
+
+@pytest.mark.parametrize("looks", [2, 3, 8])
+@pytest.mark.parametrize("seed", range(12))
+async def test_observations_that_share_a_millisecond_keep_their_order(
+    here: Terminals, seed: int, looks: int
+) -> None:
+    await walk(here, seed, looks)

@@ -24,6 +24,7 @@ from adsum_collector.processes import AgentProcess, ProcessTable, WatchedSession
 from adsum_collector.spool.spool import Spool
 from adsum_collector.spool.spool_file import SpoolLimits
 from adsum_collector.watch import Entry, Known, Registry, Watch
+from adsum_shared import WallClock
 from adsum_shared.signals import (
     Alive,
     AnySignal,
@@ -54,8 +55,12 @@ class SpyIntake(Intake):
         return [signal for signal in self.taken if isinstance(signal, kind)]
 
 
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Rig:
-    def __init__(self, spool: Spool, directory: Path) -> None:
+    def __init__(self, spool: Spool, directory: Path, now: WallClock = wall_ms) -> None:
         self.spool = spool
         self.directory = directory
         self.intake = SpyIntake(spool)
@@ -64,7 +69,7 @@ class Rig:
             registries={directory: Registry(adapt_registry, self.intake)},
             watched=WatchedSessions(spool),
             table=ProcessTable(watched(spool.state).values()),
-            now=lambda: time.time_ns() // 1_000_000,
+            now=now,
         )
         self._running: asyncio.Task[None] | None = None
 
