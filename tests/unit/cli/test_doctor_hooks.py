@@ -27,6 +27,9 @@ PORT = 47_000
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    # A repository ends the search for project settings, whatever lies above the test's folder.
+    for repository in (tmp_path, tmp_path / "project"):
+        (repository / ".git").mkdir(parents=True)
     program = tmp_path / "bin" / "claude"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho '2.1.330 (Claude Code)'\n")

@@ -37,6 +37,9 @@ def session(name: str, cwd: Path, problem: str | None = None) -> SessionView:
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    # A repository ends the search for project settings, whatever lies above the test's folder.
+    (tmp_path / ".git").mkdir()
+
     def found(*views: SessionView, host: HostView | None = HERE) -> Finding:
         answer = {"sessions": msgspec.to_builtins(list(views)), "now": 0}
         monkeypatch.setattr(doctor_sessions, "fetch_sessions", lambda *_: answer)

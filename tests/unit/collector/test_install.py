@@ -20,6 +20,7 @@ from adsum_collector.agents.claude_code.agent import (
     install_hooks,
     project_settings,
     remove_hooks,
+    settings_files,
 )
 from adsum_collector.agents.claude_code.settings_text import (
     ASSUMED,
@@ -469,6 +470,22 @@ def test_the_project_file_lies_at_the_root_of_the_repository(tmp_path: Path) -> 
     (tmp_path / "repo" / ".git").mkdir()
     found = project_settings(deep)
     assert found == tmp_path / "repo" / ".claude" / "settings.local.json"
+
+
+def test_below_the_root_both_local_files_and_the_folders_own_shared_file_apply(
+    tmp_path: Path,
+) -> None:
+    root, below = tmp_path / "repo", tmp_path / "repo" / "below"
+    (root / ".git").mkdir(parents=True)
+    assert settings_files(tmp_path / "user", below).project == (
+        root / ".claude" / "settings.local.json",
+        below / ".claude" / "settings.local.json",
+        below / ".claude" / "settings.json",
+    )
+    assert settings_files(tmp_path / "user", root).project == (
+        root / ".claude" / "settings.local.json",
+        root / ".claude" / "settings.json",
+    )
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=6)

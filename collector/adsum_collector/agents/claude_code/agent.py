@@ -341,18 +341,25 @@ def _dotted(version: Version) -> str:
 
 
 def settings_files(directory: Path, cwd: Path, policy: Path | None = None) -> SettingsFiles:
-    """policy: the folder of the administrator's settings."""
-    local = project_settings(cwd)
+    """Return the settings files that apply to a session started in `cwd`.
+
+    In a folder below a repository's root, Claude Code 2.1.330 reads the root's settings.local.json
+    and both files of that folder, but not the root's settings.json. 2.1.112 reads the folder's alone.
+    policy: the folder of the administrator's settings.
+    """
+    own = cwd / ".claude"
+    local = dict.fromkeys((project_settings(cwd), own / "settings.local.json"))
+    project = (*local, own / "settings.json")
     folder = policy or (MAC_POLICY if sys.platform == "darwin" else LINUX_POLICY)
     managed = [folder / "managed-settings.json", *folder.glob("managed-settings.d/*.json")]
-    user, shared = directory / "settings.json", local.with_name("settings.json")
+    user = directory / "settings.json"
     hooked: dict[str, Path] = {}
-    for path in (user, local, shared):
+    for path in (user, *project):
         hooked.setdefault(os.path.realpath(path), path)
     return SettingsFiles(
         user=user,
         hooked=tuple(hooked.values()),
-        project=(local, shared),
+        project=project,
         managed=tuple(sorted(managed)),
     )
 
