@@ -21,5 +21,11 @@ async def wait_until(
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"still not so after {timeout} s: {inspect.getsource(predicate)}")
+            raise AssertionError(f"still not so after {timeout} s: {_source(predicate)}")
         await asyncio.sleep(interval)
+
+
+def _source(predicate: Callable[[], Any]) -> str:
+    """Return a function's source; of any other callable, such as a partial, its repr."""
+    written = inspect.isfunction(predicate) or inspect.ismethod(predicate)
+    return inspect.getsource(predicate) if written else repr(predicate)
