@@ -474,6 +474,25 @@ async def test_hooks_are_stamped_in_the_order_in_which_they_fired(door: Door) ->
     assert [each.note for each in sorted(heard, key=lambda each: each.at)] == ["0", "1", "2", "3"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_hook_is_stamped_no_earlier_than_it_fired_however_slow_the_machine() -> None:
+    before = time.time() * 1000
+    slow = [sys.executable, "-c", SLOW_READ, str(SHIM)]
+    done = subprocess.run(slow, capture_output=True, text=True, check=True)
+
+    assert before <= float(done.stdout)
+
+
+#: Prints when the shim says that it was started, where a look at /proc takes 0.3 s.
+SLOW_READ = """
+import builtins, runpy, sys, time
+fired_at, read = runpy.run_path(sys.argv[1])["fired_at"], open
+def slow(*words):
+    time.sleep(0.3)
+    return read(*words)
+builtins.open = slow
+print(fired_at())
+"""
 #: The shim as a machine starts it that takes its time.
 SLOW_START = (
     "import runpy, sys, time; time.sleep(float(sys.argv[3])); sys.argv = sys.argv[1:3]; "
