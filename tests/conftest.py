@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,28 @@ from tests.brokers import Broker, running_broker
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 UNIT = Path(__file__).parent / "unit"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Set HOME and TMPDIR to folders of this run, and the XDG folders to their defaults below HOME.
+
+    npm still reads the user's settings, which may name a registry. TMPDIR is not below pytest's own
+    folder, because the path of a Unix socket has at most about 100 bytes.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="adsum-", ignore_cleanup_errors=True) as temporary,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        # As in /tmp, another user may open what a test shares below it.
+        Path(temporary).chmod(0o711)
+        patch.setenv("npm_config_userconfig", str(Path("~/.npmrc").expanduser()))
+        for name in [name for name in os.environ if name.startswith("XDG_")]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("TMPDIR", temporary)
+        patch.setattr(tempfile, "tempdir", temporary)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -30,8 +31,11 @@ def test_the_seeds_of_the_sweep_draw_every_fault() -> None:
     "seed",
     [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in SEEDS],
 )
-def test_what_was_accepted_is_shown_once_and_in_order_whatever_happened(seed: int) -> None:
+def test_what_was_accepted_is_shown_once_and_in_order_whatever_happened(
+    seed: int, tmp_path: Path
+) -> None:
     words = ["--seeds", "1", "--first", str(seed), "--seconds", str(SECONDS)]
+    words += ["--keep", str(tmp_path)]
     run = forked.run(*words, module="tests.chaos", env=bare_environment(), timeout=140)
 
     print(run.stdout)

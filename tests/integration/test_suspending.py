@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -74,12 +74,11 @@ class Sleepers:
 
 @pytest.fixture
 async def sleepers(tmp_path: Path, redis: Redis, redis_url: str) -> AsyncIterator[Sleepers]:
-    sockets = Path("/tmp") / f"adsum-{os.getpid()}-{time.monotonic_ns()}"
-    sockets.mkdir(mode=0o700)
+    sockets = tempfile.mkdtemp()  # Not below tmp_path: a socket's path is short.
     claude = FakeClaude(tmp_path / "claude")
     env = {
         "ADSUM_CLAUDE_DIRS": str(claude.folder),
-        "TMUX_TMPDIR": str(sockets),
+        "TMUX_TMPDIR": sockets,
         "XDG_CONFIG_HOME": str(claude.folder / "xdg"),
     }
     scene = Scene(tmp_path / "state", redis, redis_url, env)

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,11 +48,8 @@ OTHER = "0a1b2c3e-0000-4000-8000-000000000002"
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    sockets = (
-        Path("/tmp") / f"adsum-{os.getpid()}-{time.monotonic_ns()}"
-    )  # a socket's path is short
-    sockets.mkdir(mode=0o700)
-    monkeypatch.setenv("TMUX_TMPDIR", str(sockets))
+    sockets = tempfile.mkdtemp()  # Not below tmp_path: a socket's path is short.
+    monkeypatch.setenv("TMUX_TMPDIR", sockets)
     machine = Machine(tmp_path)
     yield machine
     machine.claude.end()
