@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import signal
 import tempfile
@@ -27,6 +28,8 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     npm still reads the user's settings, which may name a registry. TMPDIR is not below pytest's own
     folder, because the path of a Unix socket has at most about 100 bytes.
     """
+    # The fork server's folder, which it needs until this process ends: longer than `temporary` exists.
+    multiprocessing.util.get_temp_dir()
     with (
         tempfile.TemporaryDirectory(prefix="adsum-", ignore_cleanup_errors=True) as temporary,
         pytest.MonkeyPatch.context() as patch,
