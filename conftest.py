@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from scripts.quarantine import read_quarantine
+
 #: What CI may do without: npm hands out the CLIs, or none; and a container may not
 #: make network namespaces nor mount anything, whatever is installed in it.
 MAY_BE_MISSING = (
@@ -49,3 +51,12 @@ def pytest_make_collect_report(
     report = yield
     _forbid_skip(report)
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of tests/quarantine.toml, so that `-m "not quarantine"` leaves them out."""
+    ids = {test.id for test in read_quarantine()}
+    for item in items:
+        if ids & {item.nodeid, item.nodeid.partition("[")[0]}:
+            item.add_marker("quarantine")
