@@ -43,7 +43,7 @@ def report(folder: Path, ci: str) -> str:
     return subprocess.run(
         [*command, "--continue-on-collection-errors", "."],
         cwd=folder,
-        env={**os.environ, "CI": ci},
+        env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
