@@ -33,7 +33,14 @@ from adsum_collector.control.consent import (
     read_consent,
     read_trail,
 )
-from adsum_collector.control.policy import Matter, Policy, PolicyRule, policy_file, read_policy
+from adsum_collector.control.policy import (
+    Matter,
+    Policy,
+    PolicyRule,
+    launches,
+    policy_file,
+    read_policy,
+)
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import make_private
 from adsum_shared import streams
@@ -470,6 +477,8 @@ def _tell_rule(rule: PolicyRule, found: Tried) -> None:
     if found.against:
         said = "denied" if rule.decision == "allow" else "allowed"
         put(f"  {found.against} of them a person has {said}: look at this rule again")
+    if program := launches(rule):
+        put(f"  warning: `{program}` can run other programs or write files by its arguments")
     for each in found.examples:
         put(f"  {each}")
 

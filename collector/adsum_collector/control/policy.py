@@ -37,6 +37,27 @@ FILES: Final = frozenset[ToolRole | None](("edit", "write", "read"))
 _NAME: Final = re.compile(rf"[\w][\w .-]{{0,{MOST_NAME - 1}}}")
 _BETWEEN: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _WILD: Final = re.compile(r"[*?\[]")
+#: A segment `..` of a path or an address, which leads out of the directory that a pattern names.
+_PARENT: Final = re.compile(r"(?:\.|%2e){2}(?![\w.-])", re.IGNORECASE)
+#: Programs that run another program or write a file where an argument says so. A pattern that ends in
+#: `*` allows that as well.
+LAUNCHERS: Final = {
+    *(
+        "awk",
+        "bash",
+        "docker",
+        "env",
+        "find",
+        "gawk",
+        "git",
+        "make",
+        "node",
+        "npx",
+        "perl",
+        "python",
+    ),
+    *("python3", "rsync", "ruby", "sed", "sh", "ssh", "sudo", "tar", "timeout", "uvx", "xargs"),
+}
 #: Of a command of which nothing can be meant but the words that it shows: no list, pipe, redirection,
 #: substitution, variable, pattern, escape, comment or second line. In quotes too, where some of them
 #: still count: to tell which would be to read as a shell does.
@@ -215,11 +236,22 @@ def _same_command(pattern: str, command: str) -> bool:
     words, wanted = words_of(command), pattern.split(" ")
     if not words or _WILD.search(wanted[0]):
         return False
-    if wanted[-1] == "*":
-        wanted = wanted[:-1]
-        words = words[: len(wanted)] if len(words) >= len(wanted) else []
-    same = len(words) == len(wanted)
-    return same and all(map(fnmatch.fnmatchcase, words, wanted))
+    if wanted[-1] == "*" and len(words) >= len(wanted) - 1:
+        wanted[-1:] = ["*"] * (len(words) - len(wanted) + 1)
+    return len(words) == len(wanted) and all(map(_same_word, words, wanted))
+
+
+def _same_word(word: str, wanted: str) -> bool:
+    """Return whether a word fits; one with a `..` segment fits no wildcard."""
+    return word == wanted or (not _PARENT.search(word) and fnmatch.fnmatchcase(word, wanted))
+
+
+def launches(rule: PolicyRule) -> str | None:
+    """Return the program of an allowing rule that can run others by its arguments, if it is one."""
+    words = (rule.pattern or "").split(" ")
+    program = PurePath(words[0]).name
+    open_end = rule.decision == "allow" and any(map(_WILD.search, words[1:]))
+    return program if open_end and program in LAUNCHERS else None
 
 
 def _same_address(pattern: str, text: str) -> bool:
@@ -236,7 +268,7 @@ def _same_address(pattern: str, text: str) -> bool:
     return (
         found.scheme == wanted.scheme
         and fnmatch.fnmatchcase(found.netloc.lower(), wanted.netloc.lower())
-        and fnmatch.fnmatchcase(rest, rest_wanted)
+        and _same_word(rest, rest_wanted)
     )
 
 

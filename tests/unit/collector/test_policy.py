@@ -61,6 +61,14 @@ MAKE = {"decision": "allow", "tool": "shell", "pattern": "make *"}
         ("make *", "FOO=1 make test", False),
         ("git log *", "git push", False),
         ("cd x && make", "cd x && make", True),
+        ("cat docs/*", "cat docs/start.md", True),
+        ("cat docs/*", "cat docs/../../../etc/shadow", False),
+        ("cat docs/*", "cat docs/..", False),
+        ("make *", "make -C../x", False),
+        ("make *", "make x:../y", False),
+        ("git log *", "git log main..topic", True),
+        ("cat ../*", "cat ../a", False),
+        ("cat ../a", "cat ../a", True),
     ],
 )
 def test_a_pattern_is_of_the_whole_command(pattern: str, command: str, allowed: bool) -> None:
@@ -141,6 +149,8 @@ def test_a_link_out_of_the_directory_is_no_rules(tmp_path: Path) -> None:
         ("https://docs.python.org@evil.org/3", False),
         ("https://docs.python.org\\@evil.org/3", False),
         ("https://docs.python.org.evil.org/3", False),
+        ("https://docs.python.org/3/../../login", False),
+        ("https://docs.python.org/3/%2E%2e/login", False),
     ],
 )
 def test_an_address_is_held_part_by_part(url: str, allowed: bool) -> None:
