@@ -13,6 +13,7 @@ from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any, Literal
 
+from adsum_collector.transcripts.tailer import WALK_S
 from tests.chaos.bounds import Bounds
 from tests.chaos.broker_faults import PASSWORD, stop_scripts
 from tests.chaos.evidence import Report
@@ -33,6 +34,8 @@ Via = Literal["redis", "ingest", "mixed"]
 LIVE_S = 5.0
 #: And everything else, within this.
 SETTLE_S = 20.0
+#: A collector without inotify, of which a user may have 128, finds a new transcript at its next walk.
+ALIKE_S = WALK_S + 10.0
 #: Clean at once is not enough: a late replay could still double something.
 CLEAN_LOOKS = 3
 
@@ -215,7 +218,7 @@ class Conductor:
 
     async def _settle(self, scene: Scene, stories: list[StoryTeller], healed: float) -> float:
         """Until several looks in a row find nothing; what the last one finds otherwise, stays."""
-        deadline, clean, since = time.monotonic() + SETTLE_S, 0, 0.0
+        deadline, clean, since = time.monotonic() + ALIKE_S, 0, 0.0
         found: list[Finding] = []
         while True:
             last, (found, self.told) = found, await look(scene, stories)
