@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adsum_collector.agents.claude_code.tools import ROLES
+from tests.mutants.runner import mutated
+from tests.mutants.test_mutants import MUTANTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
@@ -273,3 +275,8 @@ def test_the_addresses_of_the_views_stand_in_one_module() -> None:
     assert [n for n, path in SCRIPTS.items() if spelled.search(path.read_text())] == [
         "core/routes.js"
     ]
+
+
+def test_each_mutant_fits_the_source() -> None:
+    for edit in (edit for mutant in MUTANTS for edit in mutant.edits):
+        mutated((ROOT / edit.file).read_text(), edit)

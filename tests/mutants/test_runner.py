@@ -1,4 +1,4 @@
-"""The runner itself: a copy is what is tested, and only a failed assertion counts as a catch."""
+"""The runner itself: it tests the copy, and only a failed assertion catches a mutant."""
 
 from __future__ import annotations
 
@@ -6,86 +6,62 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.runner import Edit, Mutant, Outdated, copy_packages, run_mutant, survival
-from tests.mutants.swapped import can_be_swapped, run_swapped
+from tests.mutants.runner import Edit, Mutant, Outdated, mutated, run_mutant, survival
 
-SEQUENCE = "hub/adsum_hub/inbox.py"
-HARMLESS = Edit(SEQUENCE, "def admit(", "# no change at all\ndef admit(")
+INBOX = "hub/adsum_hub/inbox.py"
+DROPS = Edit(INBOX, "admit", "batch.last <= seen", "False")
+HARMLESS = Edit(INBOX, "admit", "batch.last <= seen", "seen >= batch.last")
 DROPPED = "tests/unit/hub/test_sequence.py::test_what_is_applied_already_is_dropped"
 
 
-def verdict(tmp_path: Path, edit: Edit, *tests: str) -> str | None:
-    mutant = Mutant("a change", "nothing is lost", (edit,), tests)
-    return survival(mutant, run_mutant(mutant, tmp_path / "mutant"))
+def verdict(tmp_path: Path, edit: Edit, test: str) -> str:
+    mutant = Mutant("A promise.", (edit,), (test,))
+    return survival(mutant, run_mutant(mutant, tmp_path / "m", 60)) or "caught"
 
 
-def test_what_runs_is_the_copy_in_spawned_processes_too(tmp_path: Path) -> None:
-    renamed = Edit(
-        "shared/adsum_shared/__init__.py", '__version__ = "', '__version__ = "of a copy"  # "'
-    )
-    probe = "tests/mutants/probe.py"
-
-    found = verdict(tmp_path, renamed, f"{probe}::test_here", f"{probe}::test_in_a_spawned_process")
-
-    assert found is None
-
-
-@pytest.mark.parametrize("old", ["no such line", "applied"], ids=["gone", "there twice"])
-def test_a_mutant_whose_text_has_moved_on_is_to_be_updated(tmp_path: Path, old: str) -> None:
-    with pytest.raises(Outdated, match="update this mutant"):
-        copy_packages(tmp_path, [Edit(SEQUENCE, old, "")])
-
-
-def test_a_change_that_no_test_notices_has_survived(tmp_path: Path) -> None:
-    found = verdict(tmp_path, HARMLESS, DROPPED)
-
-    assert found is not None
-    assert "passes with it" in found
-
-
-def test_a_change_with_which_nothing_can_be_imported_is_not_caught(tmp_path: Path) -> None:
-    found = verdict(tmp_path, Edit(SEQUENCE, "def admit(", "def admit(("), DROPPED)
-
-    assert found is not None
-    assert "was not run" in found
-
-
-def test_a_test_that_ends_with_another_error_has_not_caught_it(tmp_path: Path) -> None:
-    found = verdict(tmp_path, Edit(SEQUENCE, "seen = applied", "seen = unknown"), DROPPED)
-
-    assert found is not None
-    assert "broke instead" in found
-
-
-def test_a_test_that_is_not_there_catches_nothing(tmp_path: Path) -> None:
-    found = verdict(tmp_path, HARMLESS, f"{DROPPED}_at_all")
-
-    assert found is not None
-    assert "was not run" in found
-
-
-def in_memory(edit: Edit, *tests: str) -> str | None:
-    mutant = Mutant("a change", "nothing is lost", (edit,), tests)
-    return survival(mutant, run_swapped([mutant])["a change"])
-
-
-DROPS_NOTHING = Edit(SEQUENCE, "if batch.last <= seen:", "if False:")
-
-
-def test_a_function_that_is_changed_in_memory_is_noticed_and_a_harmless_change_is_not() -> None:
-    assert in_memory(DROPS_NOTHING, DROPPED) is None
-    assert "passes with it" in (in_memory(HARMLESS, DROPPED) or "")
+def test_a_change_that_a_test_notices_is_caught(tmp_path: Path) -> None:
+    assert verdict(tmp_path, DROPS, DROPPED) == "caught"
 
 
 @pytest.mark.parametrize(
-    ("edit", "test"),
+    ("edit", "test", "problem"),
     [
-        (Edit(SEQUENCE, "def admit(", "ADMITTED = 1\n\n\ndef admit("), DROPPED),
-        (Edit(SEQUENCE, "no such line", ""), DROPPED),
-        (Edit(SEQUENCE, "def admit(", "def admit(("), DROPPED),
-        (DROPS_NOTHING, "tests/integration/test_hub.py::test_any"),
+        (HARMLESS, DROPPED, "passes although"),
+        (DROPS._replace(new="unknown"), DROPPED, "did not fail by an assertion"),
+        (DROPS, f"{DROPPED}_at_all", "was not run"),
     ],
-    ids=["outside functions", "gone", "no Python", "no unit test"],
+    ids=["no test notices", "another error", "no such test"],
 )
-def test_what_memory_cannot_show_is_run_in_a_copy(edit: Edit, test: str) -> None:
-    assert not can_be_swapped(Mutant("a change", "nothing is lost", (edit,), (test,)))
+def test_anything_else_is_not_caught(tmp_path: Path, edit: Edit, test: str, problem: str) -> None:
+    assert problem in verdict(tmp_path, edit, test)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def admit():\n    if (batch.last\n        <= seen):  # a comment\n        return 1",
+        "class Inbox:\n    async def admit(self): return batch.last<=seen",
+    ],
+)
+def test_layout_and_place_do_not_matter(source: str) -> None:
+    assert "seen" not in mutated(source, DROPS)
+
+
+@pytest.mark.parametrize("source", ["def admit(): pass", "def other(): batch.last <= seen"])
+def test_a_mutant_that_does_not_fit_has_to_be_updated(source: str) -> None:
+    with pytest.raises(Outdated, match="update this mutant"):
+        mutated(source, DROPS)
+
+
+def test_an_ellipsis_matches_any_expression_and_any_arguments() -> None:
+    call = Edit(INBOX, "f", "g(...)", "None")
+    test = Edit(INBOX, "f", "... in x", "False")
+
+    assert mutated("def f(): return g(1, *a, key=2)", call).endswith("return None")
+    assert mutated("def f(): return h(1) in x", test).endswith("return False")
+
+
+def test_white_space_of_another_language_does_not_matter() -> None:
+    edit = Edit("hub/adsum_hub/save.lua", "", "found ~= 1", "false")
+
+    assert mutated("if found\n  ~=1 then", edit) == "if false then"
