@@ -123,3 +123,31 @@ system-deps: ## Install with apt (as root) what the tests need: Redis, Chromium,
 
 clean: ## Remove the environment and every cache; never your sessions' data
 	rm -rf .venv .rig .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage-report.txt dist build site
+
+# For the workflows
+.PHONY: workflows-check web-types release-notes github-release cli-news-issue
+
+workflows-check: .venv/.dev-stamp ## Check .github with actionlint and zizmor
+	@sh scripts/check-workflows
+
+# `make ci-test` is `make test` as CI runs it: on Linux as root, since CI fails on a skipped test and some tests need
+# root. The environment is set up before, by the user who owns pip's cache.
+ci-%: .venv/.dev-stamp
+	@$(if $(filter Linux,$(shell uname)),$(if $(filter-out 0,$(shell id -u)),sudo -E env "PATH=$$PATH")) \
+	  $(MAKE) --no-print-directory $*
+
+# The compiler that checks the page's types, from npm into .rig/.
+web-types:
+	@sh scripts/check-web fetch
+
+# Recipes read TAG from the environment, also after `make TAG=v0.1.0 …`: so the shell never parses its text.
+release-notes: ## Write the changelog section of TAG=vX.Y.Z into .rig/release-notes.md
+	@mkdir -p .rig
+	@python3 scripts/changelog_section.py "$$TAG" > .rig/release-notes.md
+
+# Needs gh and GH_TOKEN, as does the next.
+github-release:
+	@gh release create "$$TAG" --verify-tag --title "$$TAG" --notes-file .rig/release-notes.md dist/*
+
+cli-news-issue:
+	@sh scripts/cli-news-issue
