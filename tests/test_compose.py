@@ -343,7 +343,7 @@ def _images_of_others(text: str) -> list[str]:
     return [
         each
         for each in re.findall(r"^\s+image: (\S+)$", text, re.MULTILINE)
-        if "adsum:" not in each
+        if "ADSUM_IMAGE" not in each
     ]
 
 
@@ -357,6 +357,25 @@ def test_every_image_of_others_can_be_pinned_by_digest() -> None:
     assert bases == ["${PYTHON_IMAGE}"] * 2
 
 
+def test_one_name_leads_to_the_image_built_here_or_to_that_of_a_release() -> None:
+    kustomization = yaml.safe_load((ROOT / "deploy/kubernetes/kustomization.yaml").read_text())
+    published = {"ADSUM_IMAGE": "ghcr.io/owner/adsum", "ADSUM_VERSION": "0.1.0"}
+    images = {
+        name: [
+            _config(**NEEDED, **env)["services"][service]["image"] for service in ("hub", "demo")
+        ]
+        for name, env in {"built": {}, "published": published}.items()
+    }
+    hub = _config()["services"]["hub"]
+
+    assert images == {
+        "built": ["adsum:latest"] * 2,
+        "published": ["ghcr.io/owner/adsum:0.1.0"] * 2,
+    }
+    assert hub["build"]["dockerfile"] == "deploy/Dockerfile"
+    assert {"name": "adsum", "newName": "adsum", "newTag": "latest"} in kustomization["images"]
+
+
 def test_pinning_names_every_image_with_its_digest_and_fails_if_one_is_not_found(
     tmp_path: Path,
 ) -> None:
@@ -367,7 +386,8 @@ def test_pinning_names_every_image_with_its_digest_and_fails_if_one_is_not_found
     pinned = _run(["deploy/pin"], DOCKER=str(docker))
     failed = _run(["deploy/pin"], DOCKER=str(docker), MISSING="redis:8")
 
-    named = re.findall(r"^#([A-Z]+_IMAGE)=(.+)$", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    example = (ROOT / ".env.example").read_text()
+    named = re.findall(r"^#(?!ADSUM_)([A-Z]+_IMAGE)=(.+)$", example, re.MULTILINE)
     assert pinned.stdout.splitlines() == [f"{n}={image}@sha256:of-{image}" for n, image in named]
     assert {"PYTHON_IMAGE", "REDIS_IMAGE"} <= dict(named).keys()
     assert failed.returncode != 0
