@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 # Some machines set it for their images. Each process that a test starts would compile all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help up test test-core test-browser test-real-cli test-mutants test-all coverage check unit bench chaos docs lock image-check clean-check claude-code codex system-deps clean
+.PHONY: help up test test-core test-browser test-real-cli test-mutants test-all coverage check unit bench chaos docs dist lock image-check clean-check claude-code codex system-deps clean
 
 BIN := .venv/bin
 CORES := $(shell getconf _NPROCESSORS_ONLN)
@@ -102,6 +102,10 @@ chaos: .venv/.dev-stamp ## Break a fleet of real processes at random and judge i
 
 docs: .rig/docs/.stamp ## Build the documents as a site into site/
 	@.rig/docs/bin/mkdocs build --strict --clean && echo "open site/index.html"
+
+dist: .venv/.run-stamp ## Build the sdist and the wheel into dist/
+	@rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
 
 lock: .venv/.dev-stamp ## Resolve the dependencies anew; UPGRADE=1 takes newer versions
 	@sh scripts/lock $(if $(UPGRADE),--upgrade)

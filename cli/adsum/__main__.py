@@ -5,9 +5,9 @@ import sys
 
 def main() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from adsum_shared import __version__
+        from adsum.build import version_line
 
-        print(f"adsum {__version__}")  # noqa: T201 - the command line speaks here
+        print(version_line())  # noqa: T201 - the command line speaks here
         return
     from adsum.app import run
 

@@ -114,10 +114,10 @@ def _print_fault(*fault: Any) -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from adsum.build import version_line
         from adsum.outcome import put
-        from adsum_shared import __version__
 
-        put(f"adsum {__version__}")
+        put(version_line())
         raise typer.Exit
 
 
@@ -126,7 +126,11 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", "-V", callback=_version, is_eager=True, help="Print the version."
+            "--version",
+            "-V",
+            callback=_version,
+            is_eager=True,
+            help="Print version, commit and date.",
         ),
     ] = False,
 ) -> None:
