@@ -247,6 +247,25 @@ def doctor(
 
 
 @app.command()
+def upgrade(
+    check: Annotated[
+        bool, typer.Option("--check", help="Ask PyPI for the newest release; change nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
+) -> None:
+    """Print the command that upgrades this installation.
+
+    With --check, print whether a newer release exists. Only then does Adsum ask PyPI.
+
+    Exit codes: 0 printed, or nothing newer; 10 a newer release exists; 1 PyPI has no such package;
+    3 PyPI cannot be reached.
+    """
+    from adsum.upgrade import show_upgrade
+
+    raise typer.Exit(show_upgrade(check=check, as_json=as_json))
+
+
+@app.command()
 def statusline(
     state_dir: StateDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,

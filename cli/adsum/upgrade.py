@@ -1,0 +1,204 @@
+"""Shows which release is newest, and the command that upgrades this installation."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
+
+import httpx
+import msgspec
+
+from adsum.build import build_of
+from adsum.outcome import CommandError, Exit, put, put_json
+from adsum_shared import __version__
+
+SCHEMA = 1
+#: Asked by `adsum upgrade --check` alone.
+INDEX = "https://index.example"
+TIMEOUT_S = 10.0
+#: Where deploy/Dockerfile installs, and the folder from which it does.
+IMAGE_PREFIX = Path("/opt/adsum")
+IMAGE_WHEELS = "/dist/"
+_RELEASE = re.compile(r"(\d+(?:\.\d+)*)([0-9a-z.+]*)")
+
+
+class InstallMethod(StrEnum):
+    CHECKOUT = "checkout"
+    IMAGE = "image"
+    PIP = "pip"
+    PIPX = "pipx"
+    UV_PIP = "uv pip"
+    UV_TOOL = "uv tool"
+    UVX = "uvx"
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledCopy:
+    method: InstallMethod
+    #: The Python that runs it.
+    python: str
+    #: Whether an index handed it out, so that the installer can look there for the next release.
+    from_index: bool = True
+    #: What to install again: the package's name, a folder, or the address of a repository.
+    requirement: str = "adsum"
+
+    @property
+    def command(self) -> str:
+        """Return the shell command that upgrades it."""
+        is_checkout = (Path(self.requirement) / ".git").exists()
+        pull = f"git -C {shlex.quote(self.requirement)} pull && " if is_checkout else ""
+        return pull + self._install
+
+    @property
+    def _install(self) -> str:
+        python, requirement = shlex.quote(self.python), shlex.quote(self.requirement)
+        # Without this an installer keeps what it has of the same version.
+        again = self.requirement != "adsum"
+        match self.method:
+            case InstallMethod.CHECKOUT:
+                return f"make -C {requirement} up"
+            case InstallMethod.IMAGE:
+                return "docker compose pull && docker compose up -d"
+            case InstallMethod.UVX:
+                return "uvx adsum@latest up"
+            case InstallMethod.UV_TOOL:
+                install = f"uv tool install --force{' --reinstall' * again} {requirement}"
+                return "uv tool upgrade adsum" if self.from_index else install
+            case InstallMethod.PIPX:
+                install = f"pipx install --force {requirement}"
+                return "pipx upgrade adsum" if self.from_index else install
+            case InstallMethod.UV_PIP:
+                option = "--reinstall" if again else "--upgrade"
+                return f"uv pip install --python {python} {option} {requirement}"
+            case InstallMethod.PIP:
+                option = " --force-reinstall" * again
+                return f"{python} -m pip install --upgrade{option} {requirement}"
+
+
+def installed_copy(package: Distribution, prefix: Path, python: str) -> InstalledCopy:
+    """Return how the package came into the environment at prefix, by what its installer left there.
+
+    uv and pipx leave a file in the environment. pip and `uv pip` name themselves in the package's
+    metadata, which also names the folder, file or repository that it came from (PEP 610).
+    """
+    origin: dict[str, Any] = json.loads(package.read_text("direct_url.json") or "{}")
+    path = unquote(urlsplit(origin.get("url", "")).path)
+    requirement = "adsum"
+    if "dir_info" in origin and Path(path).is_dir():
+        requirement = path
+    elif "vcs_info" in origin:
+        requirement = f"{origin['vcs_info']['vcs']}+{origin['url']}"
+    if origin.get("dir_info", {}).get("editable"):
+        method = InstallMethod.CHECKOUT
+    elif prefix == IMAGE_PREFIX and path.startswith(IMAGE_WHEELS):
+        method = InstallMethod.IMAGE
+    elif (prefix / "uv-receipt.toml").exists():
+        method = InstallMethod.UV_TOOL
+    elif (prefix / "pipx_metadata.json").exists():
+        method = InstallMethod.PIPX
+    elif (package.read_text("INSTALLER") or "").strip() != "uv":
+        method = InstallMethod.PIP
+    elif "archive-v0" in prefix.parts:  # of uv's cache
+        method = InstallMethod.UVX
+    else:
+        method = InstallMethod.UV_PIP
+    return InstalledCopy(method, python, not origin, requirement)
+
+
+class _Project(msgspec.Struct):
+    version: Annotated[str, msgspec.Meta(pattern=f"^{_RELEASE.pattern}$")]
+
+
+class _IndexAnswer(msgspec.Struct):
+    info: _Project
+
+
+def newest_release(index: str) -> str:
+    """Ask the index for the version of the newest release. Raises CommandError if it names none."""
+    host = urlsplit(index).netloc
+    try:
+        response = httpx.get(f"{index}/pypi/adsum/json", timeout=TIMEOUT_S)
+    except httpx.HTTPError as error:
+        raise CommandError(
+            f"{host} could not be reached ({str(error) or type(error).__name__}). Check this machine's "
+            "connection and proxy, then run the command again.",
+            Exit.UNREACHABLE,
+        ) from error
+    if response.status_code == httpx.codes.NOT_FOUND:
+        raise CommandError(
+            f"{host} has no package adsum yet, so there is no release to compare with. "
+            "`adsum upgrade` prints how to upgrade from where this one was installed."
+        )
+    if response.status_code != httpx.codes.OK:
+        raise CommandError(
+            f"{host} answered with status {response.status_code}. Try again later.",
+            Exit.UNREACHABLE,
+        )
+    try:
+        return msgspec.json.decode(response.content, type=_IndexAnswer).info.version
+    except msgspec.DecodeError as error:
+        raise CommandError(
+            f"{host} did not answer as a package index does ({error}). Check whether a proxy or a "
+            "sign-in page of this network answers in its place.",
+            Exit.UNREACHABLE,
+        ) from error
+
+
+def is_newer(version: str, other: str) -> bool:
+    """Return whether version comes after other. A pre-release comes before its release."""
+    return _order(version) > _order(other)
+
+
+def _order(version: str) -> tuple[list[int], bool, str]:
+    match = _RELEASE.match(version)
+    numbers, suffix = match.groups() if match else ("0", version)
+    return [int(number) for number in numbers.split(".")], not suffix, suffix
+
+
+def repository(package: Distribution) -> str | None:
+    """Return the repository's address by the package's metadata: [project.urls] of pyproject.toml."""
+    urls = (entry.partition(", ") for entry in package.metadata.get_all("Project-URL") or ())
+    return next((address for label, _, address in urls if label == "Repository"), None)
+
+
+def show_upgrade(*, check: bool, as_json: bool, index: str = INDEX) -> int:
+    """Print the command that upgrades this installation; with check, whether a newer release exists."""
+    package = distribution("adsum")
+    copy = installed_copy(package, Path(sys.prefix), sys.executable)
+    build = build_of(Path(__file__).parent)
+    newest = newest_release(index) if check else None
+    newer = newest is not None and is_newer(newest, __version__)
+    address = repository(package)
+    changes = f"{address}/releases" if newer and address else None
+    if as_json:
+        put_json(
+            {
+                "schema": SCHEMA,
+                "version": __version__,
+                "commit": build and build.commit,
+                "date": build and build.date,
+                "newest": newest,
+                "newer": newer if check else None,
+                "method": copy.method,
+                "command": copy.command,
+                "changes": changes,
+            }
+        )
+    elif not check:
+        put(copy.command)
+    elif newer:
+        put(f"adsum {newest} is available. Installed: {__version__}, by {copy.method}.")
+        put(f"Upgrade: {copy.command}")
+        if changes:
+            put(f"Changes: {changes}")
+    else:
+        put(f"No newer release. Installed: adsum {__version__}. Newest: {newest}.")
+    return Exit.NEEDS_YOU if newer else Exit.OK
