@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,18 @@ def for_site(text: str, source: str, repo_url: str | None = None) -> str:
         return f"[{link['text']}]({repo_url}/blob/HEAD/{path})" if repo_url else link["text"]
 
     return IMAGE.sub(r"\1", LINK_OR_CODE.sub(placed, text))
+
+
+def repository(project: str) -> str | None:
+    """Return the repository's address from the text of pyproject.toml, None while there is none."""
+    address: str | None = tomllib.loads(project)["project"]["urls"].get("Repository")
+    return address
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    config.repo_url = repository((ROOT / "pyproject.toml").read_text("utf-8"))
+    config.repo_name = "Repository"
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
