@@ -14,13 +14,9 @@ from adsum_hub.web.assets import Assets
 from tests.browser import fleets, held, spending
 from tests.browser.conftest import DESK, PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
-from tests.browser.test_looks import overflow, violations
+from tests.browser.test_looks import overflow, resize, violations
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.browser_pass,
-    pytest.mark.asyncio(loop_scope="session"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 #: What is on a view once it is drawn.
 DRAWN = {
@@ -54,34 +50,41 @@ def busy(hub: StandIn) -> StandIn:
     return hub
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.browser_pass
 @pytest.mark.parametrize("view", PAGES)
 async def test_every_view_is_drawn_in_its_width_and_accessible(
-    open_page: OpenPage, busy: StandIn, expected_faults: list[str], view: str, size: str
+    open_page: OpenPage, busy: StandIn, expected_faults: list[str], view: str
 ) -> None:
     if view == "settings":
         expected_faults.append("Failed to load resource")  # the stand-in notifies nobody
-    viewport, scheme = SIZES[size]
     path = PAGES[view] + (STAR if view == "session" else "")
-    page = await open_page(path=path, viewport=viewport, scheme=scheme, ready=DRAWN[view])
+    page = await open_page(path=path, ready=DRAWN[view])
 
     if view in NAMED:
         assert f"{view.title()} \u00b7 " in await page.title()
-    assert await violations(page) == []
-    assert await overflow(page) == 0
+    assert await faults_on_desk_and_phone(page) == []
 
 
-@pytest.mark.parametrize("size", SIZES)
+async def faults_on_desk_and_phone(page: Page, within: str | None = None) -> list[str]:
+    """Return what axe finds, and where the page is too wide: light on a desk, dark on a phone."""
+    faults = []
+    for name, (size, scheme) in SIZES.items():
+        await page.emulate_media(color_scheme=scheme)
+        await resize(page, size)
+        faults += [f"{name}: {fault}" for fault in await violations(page, within=within)]
+        if wide := await overflow(page):
+            faults.append(f"{name}: {wide} px too wide")
+    return faults
+
+
 async def test_every_kind_of_request_is_drawn_in_its_width_and_accessible(
-    open_page: OpenPage, hub: StandIn, size: str
+    open_page: OpenPage, hub: StandIn
 ) -> None:
-    viewport, scheme = SIZES[size]
     sessions, hosts = held.every_kind(wall_ms())
     hub.load(sessions, [replace(host, control="full") for host in hosts])
     hub.activity = {view.id: [] for view in sessions}
-    page = await open_page(viewport=viewport, scheme=scheme, ready=".card .decide")
-    assert await violations(page) == []
-    assert await overflow(page) == 0
+    page = await open_page(ready=".card .decide")
+    assert await faults_on_desk_and_phone(page) == []
     await page.locator(".card .open").first.click()
     for view in sessions:
         await page.evaluate(
@@ -94,8 +97,7 @@ async def test_every_kind_of_request_is_drawn_in_its_width_and_accessible(
             await expect(page.locator(".sheet [data-decide][data-ready=true]")).not_to_have_count(0)
             await more[0].click()
             await expect(page.locator(".sheet .always")).to_be_visible()
-        assert await violations(page) == [], view.id
-        assert await overflow(page) == 0
+        assert await faults_on_desk_and_phone(page, ".sheet") == [], view.id
 
 
 async def palette(page: Page) -> None:

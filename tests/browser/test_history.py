@@ -13,7 +13,12 @@ from tests.browser import fleets, spending
 from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, OpenPage, wall_ms
 from tests.browser.standin import StandIn
-from tests.browser.test_looks import SIZES, overflow, violations, violations_in_both
+from tests.browser.test_looks import (
+    SIZES,
+    look_faults,
+    resize,
+    violations,
+)
 from tests.browser.test_usage import tall_enough, words
 from tests.support import wait_until
 
@@ -322,18 +327,17 @@ async def test_markup_in_the_past_stays_text(open_page: OpenPage, hub: StandIn) 
         await expect(page.locator(".sheet")).to_have_count(0)
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_history_is_shown_accessibly(open_page: OpenPage, hub: StandIn, size: str) -> None:
+async def test_history_is_shown_accessibly(open_page: OpenPage, hub: StandIn) -> None:
     remembered(hub)
     hub.past.append(spending.over(wall_ms(), 8, title="T" * 300, project="P" * 300))
-    page = await open_page(viewport=SIZES[size], path="/history", ready=".result")
-    assert await violations_in_both(page) == []
-    assert await overflow(page) == 0
-    if size == "phone":
-        assert await tall_enough(page, ".history") == []
+    page = await open_page(path="/history", ready=".result")
+    assert await look_faults(page) == []
+    assert await tall_enough(page, ".history") == []
 
     await page.locator(".result").last.click()
     await page.wait_for_selector("[data-part=usage]")
-    assert await violations_in_both(page) == []
-    wide = "(e) => e.scrollWidth - e.clientWidth"
-    assert await page.locator(".sheet").evaluate(wide) == 0
+    assert await look_faults(page) == []
+    for size in SIZES.values():
+        await resize(page, size)
+        wide = "(e) => e.scrollWidth - e.clientWidth"
+        assert await page.locator(".sheet").evaluate(wide) == 0

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser import fleets
-from tests.browser.conftest import OpenPage, wall_ms
+from tests.browser.conftest import ASKED, OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.support import wait_until
 
@@ -88,7 +88,7 @@ async def test_a_connection_that_fell_silent_is_opened_again(
     page = await open_page(fleets.full(wall_ms()), clock=True)
     await page.clock.fast_forward(9_000)
     await hub.tell(hub.message("tick"))
-    await page.wait_for_timeout(50)
+    await page.evaluate(ASKED)
     await page.clock.fast_forward(9_000)
     assert len(hub.hellos) == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -19,9 +20,13 @@ from adsum_shared.state import (
 )
 from tests.browser import fleets, spending
 from tests.browser.addresses import ending
-from tests.browser.conftest import ASKED, DESK, PHONE, OpenPage, wall_ms
+from tests.browser.conftest import ASKED, OpenPage, wall_ms
 from tests.browser.standin import StandIn
-from tests.browser.test_looks import SIZES, overflow, violations, violations_in_both
+from tests.browser.test_looks import (
+    look_faults,
+    too_wide,
+    violations,
+)
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -48,74 +53,69 @@ async def tall_enough(page: Page, within: str) -> list[str]:
     return low
 
 
-@pytest.mark.parametrize(
-    ("usage", "said", "source"),
-    [
-        (spending.USES[0], "≈ $1.24 · 2.5M tokens", "$1.2418, from list prices"),
-        (spending.USES[1], "$0.31 · 52.0k tokens", "$0.3071, as the agent reports"),
-        (spending.USES[2], "unpriced · 87.0k tokens", "Unpriced, no price is known for the model"),
-        (spending.USES[3], "≈ $104.20 · 59.0M tokens", "in part as the agent reports"),
-        (spending.USES[4], "unpriced · 150 tokens", "70 tokens have no price"),
-        (UsageView(9, 1, cost_usd=0.12, unpriced_tokens=7), "≥ $0.12 · 10 tokens", "7 tokens have"),
-        (spending.HUGE, "≈ $12.3M · 4.0T tokens", "4,000,000,000,000 tokens. $12,345,678.9"),
-        (UsageView(cost_usd=0.5, cost_source="reported"), "$0.50", "0 tokens. $0.50"),
-        (UsageView(10, cost_usd=0.0), "≈ $0.00 · 10 tokens", "10 tokens. $0.00"),
-    ],
-    ids=[
-        "computed",
-        "reported",
-        "unpriced",
-        "mixed",
-        "in part unpriced",
-        "at least",
-        "huge",
-        "bare",
-        "free",
-    ],
+SPENT = [
+    (spending.USES[0], "≈ $1.24 · 2.5M tokens", "$1.2418, from list prices"),
+    (spending.USES[1], "$0.31 · 52.0k tokens", "$0.3071, as the agent reports"),
+    (spending.USES[2], "unpriced · 87.0k tokens", "Unpriced, no price is known for the model"),
+    (spending.USES[3], "≈ $104.20 · 59.0M tokens", "in part as the agent reports"),
+    (spending.USES[4], "unpriced · 150 tokens", "70 tokens have no price"),
+    (UsageView(9, 1, cost_usd=0.12, unpriced_tokens=7), "≥ $0.12 · 10 tokens", "7 tokens have"),
+    (spending.HUGE, "≈ $12.3M · 4.0T tokens", "4,000,000,000,000 tokens. $12,345,678.9"),
+    (UsageView(cost_usd=0.5, cost_source="reported"), "$0.50", "0 tokens. $0.50"),
+    (UsageView(10, cost_usd=0.0), "≈ $0.00 · 10 tokens", "10 tokens. $0.00"),
+]
+CONTEXTS = (
+    (ContextView(124_000, 200_000), "62 % context full", False),
+    (ContextView(159_000, 200_000), "80 % context full", True),
+    (ContextView(206_000, 200_000), "103 % context full", True),
+    (ContextView(0, 200_000), "0 % context full", False),
 )
-async def test_a_card_tells_dollars_and_tokens_and_how_they_are_known(
-    open_page: OpenPage, usage: UsageView, said: str, source: str
-) -> None:
-    page = await open_page(used(usage))
-    spent = page.locator(".card .spent")
-
-    assert await words(spent) == said
-    assert source in (await spent.get_attribute("title") or "")
+OVER = ("session_ended", "suspended", "archived")
 
 
-@pytest.mark.parametrize("usage", [None, UsageView(), UsageView(cost_usd=0.0)])
-async def test_a_card_that_used_nothing_says_nothing(
-    open_page: OpenPage, usage: UsageView | None
-) -> None:
-    page = await open_page(used(usage))
+def cards(state: str = "thinking", **columns: Iterable[Any]) -> fleets.Fleet:
+    """Return one session for each value of the columns, named s0, s1 and so on."""
+    names, rows = list(columns), zip(*columns.values(), strict=True)
+    return [
+        fleets.session(f"s{n}", state, "…", now=wall_ms(), **dict(zip(names, row, strict=True)))
+        for n, row in enumerate(rows)
+    ], []
+
+
+async def test_a_card_tells_dollars_and_tokens_and_how_they_are_known(open_page: OpenPage) -> None:
+    page = await open_page(cards(usage=(usage for usage, _, _ in SPENT)))
+    for n, (_, said, source) in enumerate(SPENT):
+        spent = page.locator(f".card[data-id='alpha:s{n}'] .spent")
+        assert await words(spent) == said
+        assert source in (await spent.get_attribute("title") or "")
+
+
+async def test_a_card_that_used_nothing_says_nothing(open_page: OpenPage) -> None:
+    page = await open_page(cards(usage=(None, UsageView(), UsageView(cost_usd=0.0))))
+    await expect(page.locator(".card")).to_have_count(3)
     await expect(page.locator(".spent, .gauge")).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "size", "said", "near"),
-    [
-        (124_000, 200_000, "62 % context full", False),
-        (159_000, 200_000, "80 % context full", True),
-        (206_000, 200_000, "103 % context full", True),
-        (0, 200_000, "0 % context full", False),
-    ],
-)
 async def test_the_context_is_told_in_words_and_stands_out_when_nearly_full(
-    open_page: OpenPage, tokens: int, size: int, said: str, near: bool
+    open_page: OpenPage,
 ) -> None:
-    page = await open_page(used(context=ContextView(tokens, size)))
-    gauge = page.locator(".card .gauge")
+    page = await open_page(cards(context=(context for context, _, _ in CONTEXTS)))
+    for n, (_, said, near) in enumerate(CONTEXTS):
+        gauge = page.locator(f".card[data-id='alpha:s{n}'] .gauge")
+        assert " ".join((await gauge.text_content() or "").split()) == said
+        await expect(gauge).to_have_attribute("data-near", str(near).lower())
+        await expect(gauge.locator(".icon")).to_have_count(int(near))
 
-    assert " ".join((await gauge.text_content() or "").split()) == said
-    await expect(gauge).to_have_attribute("data-near", str(near).lower())
-    await expect(gauge.locator(".icon")).to_have_count(int(near))
 
-
-@pytest.mark.parametrize("state", ["session_ended", "suspended", "archived"])
 async def test_the_context_of_what_is_over_is_nobodys_concern(
-    open_page: OpenPage, state: str
+    open_page: OpenPage, hub: StandIn
 ) -> None:
-    page = await open_page(used(state=state, context=ContextView(190_000, 200_000)))
+    hub.load([], [])
+    for state in OVER:
+        views, _ = used(state=state, context=ContextView(190_000, 200_000))
+        hub.sessions |= {state: replace(views[0], id=f"alpha:{state}")}
+    page = await open_page()
+    await expect(page.locator(".card")).to_have_count(len(OVER))
     await expect(page.locator(".gauge")).to_have_count(0)
 
 
@@ -181,40 +181,40 @@ async def test_a_pull_request_opens_outside(open_page: OpenPage) -> None:
     await expect(link).to_have_attribute("target", "_blank")
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["javascript:alert(1)", "JaVaScRiPt:alert(1)//https://x", " javascript:alert(1)",
+NO_PAGES = (
+     "javascript:alert(1)", "JaVaScRiPt:alert(1)//https://x", " javascript:alert(1)",
      "data:text/html,<script>alert(1)</script>", "file:///etc/passwd", "blob:https://x/y",
-     "#12", "//evil.example/x", "https:", "<img src=x onerror=alert(1)>"],
+     "#12", "//evil.example/x", "https:", "<img src=x onerror=alert(1)>",
 )  # fmt: skip
+
+
 async def test_an_address_that_is_no_web_page_is_only_text(
-    open_page: OpenPage, address: str
+    open_page: OpenPage, hub: StandIn
 ) -> None:
-    page = await open_page(used(pr=address))
+    page = await open_page(used(pr="https://example.com/0"))
     await page.click(".open")
+    for address in NO_PAGES:
+        await hub.change(*used(pr=address)[0])
+        await expect(page.locator("[data-part=about]")).to_contain_text(address.strip())
+        outside = page.locator(".sheet a:not([href^='/']), .sheet :is(img, script)")
+        await expect(outside).to_have_count(0)
 
-    await expect(page.locator(".sheet a:not([href^='/']), .sheet :is(img, script)")).to_have_count(
-        0
-    )
-    assert address.strip() in await page.inner_text("[data-part=about]")
 
-
-@pytest.mark.parametrize("text", fleets.HOSTILE)
-async def test_markup_in_what_was_said_stays_text(open_page: OpenPage, text: str) -> None:
+async def test_markup_in_what_was_said_stays_text(open_page: OpenPage, hub: StandIn) -> None:
     """No dialog and no request outside either: the page's record of faults fails the test."""
-    fleet = used(
-        spending.USES[0], pr=text, worktree=text, forked_from=text,
-        last_prompt=text, last_answer=f"{text} indeed",
-    )  # fmt: skip
-    page = await open_page(fleet)
+    page = await open_page(used())
     await page.click(".open")
-
-    await expect(page.locator(".sheet .said")).to_have_count(2)
-    assert (
-        await page.locator(".sheet :is(img, script, iframe, style, a:not([href^='/']))").count()
-        == 0
-    )
-    assert "\u202e" not in await page.inner_text(".sheet")
+    for n, text in enumerate(fleets.HOSTILE):
+        views, _ = used(
+            spending.USES[0], pr=text, worktree=text, forked_from=text,
+            last_prompt=text, last_answer=f"{text} indeed {n}",
+        )  # fmt: skip
+        await hub.change(*views)
+        await expect(page.locator(".sheet .said").last).to_contain_text(f"indeed {n}")
+        await expect(page.locator(".sheet .said")).to_have_count(2)
+        outside = page.locator(".sheet :is(img, script, iframe, style, a:not([href^='/']))")
+        assert await outside.count() == 0
+        assert "\u202e" not in await page.inner_text(".sheet")
 
 
 async def test_the_head_tells_today_and_exactly_on_demand(
@@ -546,27 +546,20 @@ async def test_a_late_answer_does_not_replace_the_one_that_was_asked_for_later(
     await expect(page.get_by_role("columnheader").first).to_have_text("Project")
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_usage_is_shown_accessibly(open_page: OpenPage, hub: StandIn, size: str) -> None:
+async def test_usage_is_shown_accessibly(open_page: OpenPage, hub: StandIn) -> None:
     spending.spent(hub)
     hub.budgets = spending.budgets(wall_ms())
-    page = await open_page(
-        path="/usage?since=2026-11-16&until=2026-11-22",
-        ready=".uplot",
-        viewport=SIZES[size],
-    )
+    page = await open_page(path="/usage?since=2026-11-16&until=2026-11-22", ready=".uplot")
     for n in range(6):
         await page.locator("[name=by]").nth(n).check(force=True)
         await expect(page.locator("[data-busy=true]")).to_have_count(0)
-        assert await overflow(page) == 0
+        assert await too_wide(page, 390, 1440) == []
     await expect(page.get_by_role("columnheader").first).to_have_text("Session")
-    assert await violations_in_both(page) == []
-    if size == "phone":
-        assert await tall_enough(page, "main") == []
+    assert await look_faults(page) == []
+    assert await tall_enough(page, "main") == []
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE, {"width": 641, "height": 800}])
-async def test_huge_figures_widen_nothing(open_page: OpenPage, hub: StandIn, size: Any) -> None:
+async def test_huge_figures_widen_nothing(open_page: OpenPage, hub: StandIn) -> None:
     word = "W" * 300
     limits = tuple(RateLimitView(f"{word}{n}", 100, wall_ms() + 10**9) for n in range(3))
     scan = ScanProgress(10**9, 10**8, 10**15, 10**14, 10**10, 10**7)
@@ -586,9 +579,9 @@ async def test_huge_figures_widen_nothing(open_page: OpenPage, hub: StandIn, siz
         )
         for each in spending.budgets(wall_ms())
     ]
-    page = await open_page(viewport=size)
-    assert await overflow(page) == 0
+    page = await open_page()
+    assert await too_wide(page, 1440, 641, 390) == []
     for path, ready in (("/usage", ".uplot"), ("/hosts#alpha", ".limits")):
         await page.goto(hub.url + path)
         await page.wait_for_selector(ready)
-        assert await overflow(page) == 0
+        assert await too_wide(page, 1440, 641, 390) == []

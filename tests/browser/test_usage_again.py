@@ -13,7 +13,7 @@ from adsum_shared.state import UsageReport, UsageView
 from tests.browser import fleets, spending
 from tests.browser.conftest import PHONE, OpenPage, wall_ms
 from tests.browser.standin import StandIn
-from tests.browser.test_looks import SIZES, overflow, violations
+from tests.browser.test_looks import look_faults, overflow, violations
 from tests.browser.test_usage import tall_enough, words
 from tests.support import wait_until
 
@@ -22,15 +22,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 EMPTY = UsageReport(1, 0, "2026-11-16", "2026-11-22", "day", [], UsageView(), ["One note."])
 
 
-@pytest.mark.parametrize(("name", "days"), [("90 days", 90), ("All", 400)])
-async def test_a_report_goes_as_far_back_as_the_hub(
-    open_page: OpenPage, hub: StandIn, name: str, days: int
-) -> None:
+async def test_a_report_goes_as_far_back_as_the_hub(open_page: OpenPage, hub: StandIn) -> None:
     spending.spent(hub)
     page = await open_page(path="/usage", ready=".report", viewport=PHONE)
-    await page.get_by_role("radio", name=name).check(force=True)
-    await wait_until(lambda: hub.asked[-1] == f"day {days}")
-    assert await overflow(page) == 0
+    for name, asked in (("90 days", "day 90"), ("All", "day 400")):
+        await page.get_by_role("radio", name=name).check(force=True)
+        await wait_until(lambda asked=asked: hub.asked[-1] == asked)
+        assert await overflow(page) == 0
 
 
 async def test_days_without_usage_lead_to_those_that_have_some(
@@ -142,22 +140,17 @@ async def test_amounts_are_written_as_the_command_line_writes_them(open_page: Op
     assert [each or "-" for each in told] == [cost(each) for each in COSTS]
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_an_empty_roll_with_a_past_leads_to_it(
-    open_page: OpenPage, hub: StandIn, size: str
-) -> None:
+async def test_an_empty_roll_with_a_past_leads_to_it(open_page: OpenPage, hub: StandIn) -> None:
     spending.spent(hub)
     hub.load([], [fleets.host("alpha", wall_ms())])
     hub.reports = spending.reports()
     hub.past = [spending.over(wall_ms(), n) for n in range(7)] * 142
-    page = await open_page(ready=".ways", viewport=SIZES[size])
+    page = await open_page(ready=".ways")
     said = await words(page.locator(".notice"))
     assert "No session is active 994 sessions are in the history." in said
     assert "no agent has run there" not in said
-    assert await violations(page) == []
-    assert await overflow(page) == 0
-    if size == "phone":
-        assert await tall_enough(page, ".notice") == []
+    assert await look_faults(page) == []
+    assert await tall_enough(page, ".notice") == []
 
     await page.locator(".ways").get_by_role("link", name="Usage").click()
     await expect(page.get_by_role("heading", name="Usage")).to_be_visible()
