@@ -43,6 +43,9 @@ WHAT_IT_DID = """() => [
   performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => !name.startsWith("data:")),
 ]"""
 
+#: All tests of a worker share one browser profile.
+FORGET = "(localStorage.clear(), sessionStorage.clear())"
+
 
 def wall_ms() -> int:
     return int(time.time() * 1000)
@@ -114,9 +117,8 @@ async def new_page(context: BrowserContext, clock: bool) -> Page:
 
 
 async def blank(page: Page) -> Page:
-    """As a new one, but for its compiled scripts."""
+    """Return the page as good as new, but with its compiled scripts."""
     await page.unroute_all()
-    await page.evaluate("sessionStorage.clear()")
     await page.goto("about:blank")
     await page.mouse.move(-1, -1)
     return page
@@ -162,7 +164,7 @@ async def open_page(
         """narrowing: with the facets open, as somebody left them. unseen: its window has no focus."""
         if fleet is not None:
             hub.load(*fleet)
-        shared = not (clock or narrowing or unseen)
+        shared = not (clock or unseen)
         page = blank_pages.pop() if shared and blank_pages else await new_page(context, clock)
         pages.append((page, shared))
         for event, listener in listeners.items():
@@ -170,7 +172,8 @@ async def open_page(
         await page.emulate_media(color_scheme=scheme)
         await page.set_viewport_size(viewport)
         if narrowing:
-            await page.add_init_script("localStorage.setItem('adsum.narrowing', 'true')")
+            await page.goto(hub.url + "/static/icon.svg")
+            await page.evaluate("localStorage.setItem('adsum.narrowing', 'true')")
         if unseen:
             await page.add_init_script("document.hasFocus = () => false")
         await page.goto(hub.url + path)
@@ -180,6 +183,7 @@ async def open_page(
     yield opened
     for page, shared in pages:
         broken, asked = await page.evaluate(WHAT_IT_DID)
+        await page.evaluate(FORGET)
         faults += [f"policy: {v}" for v in broken]
         faults += [f"request outside: {url}" for url in asked if not url.startswith(hub.url)]
         if shared:

@@ -12,7 +12,6 @@ from playwright.async_api import Browser, Page, expect
 from adsum_shared.state import SessionView
 from tests.browser import fleets, held
 from tests.browser.conftest import ASKED, PHONE, OpenPage, wall_ms
-from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
 from tests.browser.own_hubs import HIDE
 from tests.browser.standin import StandIn
 from tests.deciding import FakeMachine
@@ -22,7 +21,6 @@ from tests.support import wait_until
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.usefixtures("forgetful"),
 ]
 
 READY = ".decide[data-ready=true]"

@@ -8,14 +8,12 @@ from playwright.async_api import Page, expect
 from tests.browser import fleets
 from tests.browser.addresses import ending
 from tests.browser.conftest import ASKED, PHONE, OpenPage, wall_ms
-from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
-from tests.browser.test_looks import SIZES, overflow, violations_in_both
+from tests.browser.test_looks import SIZES, look_faults
 from tests.support import wait_until
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.usefixtures("forgetful"),
 ]
 
 FOCUSED = "document.activeElement.closest('[data-id]')?.dataset.id ?? null"
@@ -216,17 +214,15 @@ async def test_keys_rest_while_a_popover_or_a_sheet_is_open(open_page: OpenPage)
     await expect(page).to_have_url(ending("/"))
 
 
-@pytest.mark.parametrize("size", SIZES)
 async def test_the_list_of_keys_is_accessible_and_gives_the_focus_back(
-    open_page: OpenPage, size: str
+    open_page: OpenPage,
 ) -> None:
-    page = await open_page(fleets.full(wall_ms()), viewport=SIZES[size])
+    page = await open_page(fleets.full(wall_ms()))
     await page.keyboard.press("j")
     await focused(page, "beta:payments-1")
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
-    assert await violations_in_both(page) == []
-    assert await overflow(page) == 0
+    assert await look_faults(page) == []
     await page.keyboard.press("Escape")
     await expect(page.locator("dialog[open]")).to_have_count(0)
     await focused(page, "beta:payments-1")

@@ -10,14 +10,12 @@ from playwright.async_api import expect
 
 from tests.browser import held
 from tests.browser.conftest import OpenPage, wall_ms
-from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
 from tests.browser.standin import StandIn
 from tests.browser.test_deciding import KEYS, READY, about, at_session, decided
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.usefixtures("forgetful"),
 ]
 
 HARMLESS = {"file_path": "a", "old_string": "x", "new_string": "y"}

@@ -10,7 +10,6 @@ from playwright.async_api import Page, expect
 from adsum_shared.state import QueuedView, SessionView, SuspendedView
 from tests.browser import fleets
 from tests.browser.conftest import ASKED, OpenPage, wall_ms
-from tests.browser.keeping import forgetful  # noqa: F401 - a fixture
 from tests.browser.standin import StandIn
 from tests.browser.test_deciding import READY, at_session, decided
 from tests.support import wait_until
@@ -18,7 +17,6 @@ from tests.support import wait_until
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.usefixtures("forgetful"),
 ]
 
 
