@@ -17,7 +17,7 @@ from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Pag
 
 from adsum_hub.app import WEB
 from adsum_hub.web.assets import Assets
-from tests.browser.conftest import RECORD_VIOLATIONS
+from tests.browser.conftest import FORGET, RECORD_VIOLATIONS
 from tests.browser.own_hubs import HIDE, IN_CHARGE, OwnHub
 from tests.support import wait_until
 
@@ -27,27 +27,62 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 FIRST_LOAD = 80_000
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def hub() -> AsyncIterator[OwnHub]:
-    own = await OwnHub().start()
-    own.work("a", "b")
-    own.ask("b")
-    yield own
-    await own.stop()
+async def with_two_sessions(hub: OwnHub) -> OwnHub:
+    """Start the hub. Session b needs a permission."""
+    await hub.start()
+    hub.work("a", "b")
+    hub.ask("b")
+    return hub
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kept_hub() -> AsyncIterator[OwnHub]:
+    hub = OwnHub()
+    yield hub
+    await hub.stop()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """One of its own: a worker, and what it keeps, outlive a page."""
+async def hub(kept_hub: OwnHub) -> AsyncIterator[OwnHub]:
+    """The hub that most tests share, because installing the worker is most of a test's work."""
+    kept_hub.wants_sign_in = False
+    if kept_hub.task is None:
+        await with_two_sessions(kept_hub)
+    yield kept_hub
+    if kept_hub.roster.views.keys() != {"box:a", "box:b"}:
+        await kept_hub.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def fresh_hub() -> AsyncIterator[OwnHub]:
+    """A hub at an address where no worker is installed yet."""
+    hub = await with_two_sessions(OwnHub())
+    yield hub
+    await hub.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kept_context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """A profile of its own, because a worker and its cache outlive a page."""
     own = await browser.new_context(reduced_motion="reduce")
     await own.add_init_script(RECORD_VIOLATIONS)
     yield own
     await own.close()
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def context(kept_context: BrowserContext) -> AsyncIterator[BrowserContext]:
+    """The profile without pages."""
+    yield kept_context
+    for page in kept_context.pages:
+        await page.close()
+
+
 async def opened(context: BrowserContext, hub: OwnHub) -> Page:
-    """With the worker in charge of it."""
+    """Return a page that has stored nothing and that the worker controls."""
     page = await context.new_page()
+    await page.goto(f"{hub.url}/static/icon.svg")
+    await page.evaluate(FORGET)
     await page.goto(hub.url)
     await expect(page.locator(".card")).to_have_count(2)
     await page.evaluate(IN_CHARGE)
@@ -140,11 +175,13 @@ async def test_chromium_finds_nothing_amiss_with_it(hub: OwnHub, context: Browse
 
 
 @pytest.mark.browser_pass
-async def test_the_worker_registers_under_the_policy(hub: OwnHub, context: BrowserContext) -> None:
-    page = await opened(context, hub)
+async def test_the_worker_registers_under_the_policy(
+    fresh_hub: OwnHub, context: BrowserContext
+) -> None:
+    page = await opened(context, fresh_hub)
     scope = "navigator.serviceWorker.ready.then((registration) => registration.scope)"
 
-    assert await page.evaluate(scope) == f"{hub.url}/"
+    assert await page.evaluate(scope) == f"{fresh_hub.url}/"
     assert await page.evaluate("window.violations") == []
 
 
@@ -204,12 +241,13 @@ async def test_a_page_that_was_never_live_names_no_moment_but_that_of_those_befo
 ) -> None:
     page = await opened(context, hub)
     await hub.stop()
-    await context.add_init_script(REFUSED_AT_ONCE)
+    await page.add_init_script(REFUSED_AT_ONCE)
     # From then on it notes nothing any more.
     await expect(page.locator(".pill")).not_to_have_text("Live")
 
     async def say(path: str) -> None:
         shown = await context.new_page()
+        await shown.add_init_script(REFUSED_AT_ONCE)
         await shown.set_viewport_size({"width": 641, "height": 800})
         await shown.goto(hub.url + path)
         pill = shown.locator('.pill[data-phase="offline"]')
@@ -296,18 +334,18 @@ KEPT = "caches.keys()"
 
 
 async def test_a_new_version_replaces_the_old(
-    hub: OwnHub, context: BrowserContext, newer: Path
+    fresh_hub: OwnHub, context: BrowserContext, newer: Path
 ) -> None:
-    page = await opened(context, hub)
-    await upgrade(hub, newer)
-    await page.goto(hub.url)
+    page = await opened(context, fresh_hub)
+    await upgrade(fresh_hub, newer)
+    await page.goto(fresh_hub.url)
 
     await expect(page.locator(".card")).to_have_count(2)
     assert await page.evaluate(SECOND) == "yes"
     version = Assets(newer).version
     await wait_until(lambda: _is(page, KEPT, [f"adsum-page-{version}"]), timeout=10)
-    await hub.stop()
-    await page.goto(hub.url)
+    await fresh_hub.stop()
+    await page.goto(fresh_hub.url)
     await page.wait_for_selector("#main")
     assert await page.evaluate(SECOND) == "yes"
 
@@ -317,10 +355,10 @@ async def _is(page: Page, expression: str, value: Any) -> bool:
 
 
 async def test_a_page_that_stays_open_learns_of_the_new_version(
-    hub: OwnHub, context: BrowserContext, newer: Path
+    fresh_hub: OwnHub, context: BrowserContext, newer: Path
 ) -> None:
-    page = await opened(context, hub)
-    await upgrade(hub, newer)
+    page = await opened(context, fresh_hub)
+    await upgrade(fresh_hub, newer)
     banner = page.get_by_role("status").filter(has_text="The hub has been upgraded.")
     await expect(banner).to_be_visible(timeout=15_000)
     assert await page.evaluate(SECOND) is None
@@ -331,11 +369,11 @@ async def test_a_page_that_stays_open_learns_of_the_new_version(
 
 
 async def test_a_page_nobody_looks_at_loads_it_by_itself_once(
-    hub: OwnHub, context: BrowserContext, newer: Path
+    fresh_hub: OwnHub, context: BrowserContext, newer: Path
 ) -> None:
-    page = await opened(context, hub)
+    page = await opened(context, fresh_hub)
     await page.evaluate(HIDE)
-    await upgrade(hub, newer)
+    await upgrade(fresh_hub, newer)
 
     await wait_until(lambda: _in_new(page), timeout=15)
 
