@@ -31,11 +31,7 @@ from tests.browser.test_looks import overflow, violations
 from tests.second_agent import Quill, read
 from tests.support import wait_until
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.browser_pass,
-    pytest.mark.asyncio(loop_scope="session"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 class RealHub:
@@ -104,6 +100,7 @@ async def page(context: BrowserContext) -> AsyncIterator[Page]:
     assert faults == []
 
 
+@pytest.mark.browser_pass
 async def test_a_session_is_read_from_card_to_activity(real: RealHub, page: Page) -> None:
     at = wall_ms() - 60_000
     transcript = {"session_id": "a", "seen": at, "source": "transcript"}
@@ -216,6 +213,7 @@ async def test_a_session_is_put_aside_and_back_by_buttons_and_keys(
     await shown("idle")
 
 
+@pytest.mark.browser_pass
 async def test_an_open_request_is_read_in_full(real: RealHub, page: Page) -> None:
     now = wall_ms()
     hook = {"session_id": "a", "seen": now, "at": now, "prompt_id": "p1"}
@@ -242,6 +240,7 @@ async def test_an_open_request_is_read_in_full(real: RealHub, page: Page) -> Non
     await expect(request.locator(".facts")).to_contain_text("timeout")
 
 
+@pytest.mark.browser_pass
 async def test_what_a_machine_says_of_its_witnesses_is_shown(real: RealHub, page: Page) -> None:
     note = "~/.claude/settings.json holds none of Adsum's hooks. Next: adsum hooks install"
     real.hear(
@@ -260,6 +259,7 @@ async def test_what_a_machine_says_of_its_witnesses_is_shown(real: RealHub, page
     assert "never heard" in await rows.nth(2).inner_text()
 
 
+@pytest.mark.browser_pass
 async def test_the_hubs_trouble_is_shown_while_it_lasts(real: RealHub, page: Page) -> None:
     real.hear()
     await page.goto(real.url)
@@ -274,6 +274,7 @@ async def test_the_hubs_trouble_is_shown_while_it_lasts(real: RealHub, page: Pag
     await expect(page.locator(".pill")).to_have_text("Live")
 
 
+@pytest.mark.browser_pass
 async def test_what_a_machine_lost_is_told_of_it_and_of_its_sessions(
     real: RealHub, page: Page
 ) -> None:
@@ -290,6 +291,7 @@ async def test_what_a_machine_lost_is_told_of_it_and_of_its_sessions(
     await expect(page.locator(".host-lost")).to_have_text(lost)
 
 
+@pytest.mark.browser_pass
 async def test_usage_and_history_are_read_from_head_to_details(real: RealHub, page: Page) -> None:
     at = wall_ms() - 60_000
     day = local_day(wall_ms())
