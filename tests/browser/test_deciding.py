@@ -24,6 +24,12 @@ pytestmark = [
 ]
 
 READY = ".decide[data-ready=true]"
+#: The schema of a form with one field.
+BRANCH = {
+    "type": "object",
+    "properties": {"branch": {"type": "string", "title": "Branch"}},
+    "required": ["branch"],
+}
 #: What decides is dropped if the keys' actions come late, as they may at the first press.
 KEYS = "import('/static/keyboard/actions.js').then(() => null)"
 
@@ -300,6 +306,45 @@ async def test_several_questions_are_answered_together_and_not_before_each_is(
     answers = {"Which colour?": ["Red"], "Which parts?": ["Roof", "Door", "Gate"]}
     notes = {"Which parts?": "In oak"}
     assert await decided(hub) == [about(view, "answer", answers=answers, notes=notes)]
+
+
+async def test_the_send_button_stays_the_same_element_while_answers_are_filled_in(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    view = held.held("a", wall_ms(), "question", {"questions": held.QUESTIONS[:1]})
+    page = await at_session(open_page, hub, view)
+    await _mark(page, "[data-do=send]")
+    await page.get_by_text("Red", exact=True).click()
+    await expect(page.locator("[data-marked]")).to_have_text("Send the answer")
+
+    view = held.held("b", wall_ms(), "dialog", held.FORM | {"requested_schema": BRANCH})
+    page = await at_session(open_page, hub, view)
+    await _mark(page, "[data-do=send]")
+    await page.get_by_label("Branch").fill("main")
+    await expect(page.locator("[data-marked]")).to_have_text("Send the form")
+    await page.get_by_label("Branch").fill("")
+    await expect(page.locator("[data-marked]")).to_have_text("Branch is not filled in.")
+    await expect(page.locator("[data-marked]")).to_be_disabled()
+
+
+async def test_a_request_stays_the_same_element_when_a_hook_holds_it_later(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    """Its controls are new with each binding: what was typed for one request decides no other."""
+    view = held.held("a", wall_ms())
+    unheld = replace(view, requests=(replace(view.requests[0], hold=None),))
+    page = await at_session(open_page, hub, unheld, ready=".session .barred")
+    await _mark(page, ".request")
+    await hub.change(view)
+    await page.locator("[data-marked]").get_by_label("Reason, for the agent").fill("No.")
+    await hub.change(held.held("a", wall_ms(), hold={"binding": "another"}))
+    await expect(page.get_by_label("Reason, for the agent")).to_have_value("")
+    await expect(page.locator(".request")).to_have_attribute("data-marked", "")
+
+
+async def _mark(page: Page, selector: str) -> None:
+    """Set an attribute that a new element would not have."""
+    await page.locator(selector).evaluate("(element) => element.setAttribute('data-marked', '')")
 
 
 async def test_words_of_ones_own_take_the_place_of_the_one_option(

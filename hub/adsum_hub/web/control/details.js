@@ -17,10 +17,10 @@ import { Age, html, Icon, Until } from "../ui/html.js";
 /** @import { Asked } from "./view.js" */
 /** @import { SessionView } from "../wire.js" */
 
-/** @param {{session: SessionView}} props */
+/** A request keeps its element when a hook holds it only later. @param {{session: SessionView}} props */
 export function Requests({ session }) {
   return openRequests(session).map((request) => html`
-    <${Request} key=${keyOf(session, request)} session=${session} request=${request} />
+    <${Request} key=${`${session.id} ${request.id}`} session=${session} request=${request} />
   `);
 }
 
@@ -54,7 +54,7 @@ function Request({ session, request }) {
       `}
       ${!asks && questions.map((question, i) => html`<${Question} key=${i} question=${question} />`)}
       ${rest.length > 0 && html`<${Fields} fields=${rest} />`}
-      <${Deciding} session=${session} request=${request} />
+      <${Deciding} key=${keyOf(session, request)} session=${session} request=${request} />
     </article>
   `;
 }
@@ -278,9 +278,11 @@ function Answers({ session, request }) {
     const free = own.value[name]?.trim();
     return /** @type {const} */ ([name, [...(chosen.value[name] ?? []), ...(free ? [free] : [])]]);
   });
-  const missing = ends.filter(([, answers]) => answers.length === 0).length;
+  const unanswered = ends.filter(([, answers]) => answers.length === 0);
   const said = Object.fromEntries(Object.entries(notes.value).filter(([, text]) => text.trim()));
-  const current = ends.find(([, answers]) => answers.length === 0)?.[0];
+  const current = unanswered[0]?.[0];
+  const missing =
+    questions.length === 1 ? "Choose an answer" : `${unanswered.length} of ${questions.length} not answered`;
   const send = () =>
     decide(session, request, {
       ...{ verb: "answer", words: "Answer", answers: Object.fromEntries(ends) },
@@ -292,14 +294,8 @@ function Answers({ session, request }) {
         numbered=${String(each.question) === current || questions.length === 1} />
     `)}
     <${Row} name="send" line>
-      ${missing > 0 ? html`
-        <button type="button" class="button do do-main" data-do="send" disabled>
-          ${questions.length === 1 ? "Choose an answer" : `${missing} of ${questions.length} not answered`}
-        </button>
-      ` : html`
-        <${Do} does="send" words=${questions.length > 1 ? "Send the answers" : "Send the answer"} icon="check"
-          look="do-main" onDo=${send} />
-      `}
+      <${Do} does="send" words=${questions.length > 1 ? "Send the answers" : "Send the answer"} icon="check"
+        look="do-main" missing=${unanswered.length > 0 ? missing : undefined} onDo=${send} />
     <//>
   `;
 }
@@ -369,12 +365,8 @@ function Form({ session, request }) {
         onChange=${(/** @type {string | boolean} */ value) => (held.value = { ...held.peek(), [field.name]: value })} />
     `)}
     <${Row} name="send" line>
-      ${content ? html`
-        <${Do} does="send" words="Send the form" icon="check" look="do-main"
-          onDo=${() => decide(session, request, { verb: "elicit", words: "Fill in the form", content })} />
-      ` : html`
-        <button type="button" class="button do do-main" data-do="send" disabled>${wrong}</button>
-      `}
+      <${Do} does="send" words="Send the form" icon="check" look="do-main" missing=${content ? undefined : wrong}
+        onDo=${() => content && decide(session, request, { verb: "elicit", words: "Fill in the form", content })} />
     <//>
   `;
 }

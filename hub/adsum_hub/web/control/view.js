@@ -27,10 +27,12 @@ const AGAIN_MS = { least: 500, most: 6000 };
 
 /**
  * A button that decides, once what it decides has been in sight. grave: only at the second press.
+ * missing: what the reader has to fill in first. It disables the button and is its text; the button stays the
+ * same element, so that filling in the last field does not replace it under the pointer or a screen reader.
  * @param {{does: string, words: string, icon?: string, keys?: string, look?: string, grave?: boolean,
- *   option?: number, onDo: () => void}} props
+ *   option?: number, missing?: string, onDo: () => void}} props
  */
-export function Do({ does, words, icon, keys, look = "", grave = false, option, onDo }) {
+export function Do({ does, words, icon, keys, look = "", grave = false, option, missing, onDo }) {
   const pressed = useSignal(0);
   useEffect(() => {
     if (!pressed.value) return;
@@ -56,11 +58,12 @@ export function Do({ does, words, icon, keys, look = "", grave = false, option, 
       data-option=${option}
       data-again=${asks}
       title=${keys && `Key: ${keys}`}
+      disabled=${missing !== undefined}
       onClick=${onClick}
     >
-      ${icon && html`<${Icon} name=${icon} />`}
+      ${icon && missing === undefined && html`<${Icon} name=${icon} />`}
       ${option && html`<kbd aria-hidden="true">${option}</kbd>`}
-      <span>${asks ? `Press again: ${words.toLowerCase()}` : words}</span>
+      <span>${missing ?? (asks ? `Press again: ${words.toLowerCase()}` : words)}</span>
     </button>
   `;
 }
