@@ -335,6 +335,38 @@ def test_busy_after_the_registrys_own_rest_opens_a_turn_sooner() -> None:
     assert story.state(3.2) == "thinking"
 
 
+@pytest.mark.parametrize("transcript", [3.05, 3.19, 3.21, 3.4])
+def test_busy_after_a_rest_opens_a_turn_once_whenever_the_transcript_tells_of_the_end(
+    transcript: float,
+) -> None:
+    """A /compact is typed before the transcript told of the end of the turn before."""
+
+    def state(at: float) -> str:
+        story = working().status(0.1, "busy").status(2.9, "idle")
+        if at >= 3:
+            story.status(3, "busy")
+        if at >= transcript:
+            story.stop(2.87, source="transcript", final=True)
+        return story.state(at)
+
+    states = [(at, state(at / 1000)) for at in range(2900, 3500, 10)]
+
+    assert states == [(at, "idle" if at < 3200 else "thinking") for at, _ in states]
+
+
+def test_busy_after_a_rest_is_believed_later_though_the_transcript_told_of_no_end() -> None:
+    story = working().status(0.1, "busy").status(2.9, "idle").status(3, "busy")
+
+    assert story.deadline(3) == 3.2
+    assert (story.state(3.199), story.state(3.2)) == ("idle", "thinking")
+
+
+def test_busy_after_a_rest_from_before_the_prompt_is_the_prompts_own() -> None:
+    story = Story().status(0, "busy").status(9.9, "idle").prompt(10).status(10.3, "busy")
+
+    assert {story.state(at) for at in (10, 10.3, 10.4, 11)} == {"thinking"}
+
+
 def test_busy_goes_on_while_the_users_own_hooks_run_after_a_typed_compaction() -> None:
     story = working().stop(1).status(2, "idle").status(3, "busy").tell(s.CompactionFinished, 8)
     assert story.state(12) == "thinking"
