@@ -31,9 +31,10 @@ _ASKS = (
     "sandbox_permissions: 'require_escalated', justification: 'May a folder be made?'}); text(r);"
 )
 _SLOW = _ASKS.replace("mkdir -p sub && touch sub/f", "sleep 5; mkdir -p sub")
-#: Outside of what its sandbox lets it write.
+#: Beside the project: in the home, but outside of what its sandbox lets it write.
+PAINTED = "../painted"
 _PATCHES = (
-    "const r = await tools.apply_patch('*** Begin Patch\\n*** Add File: /var/tmp/adsum-painted\\n+red\\n"
+    f"const r = await tools.apply_patch('*** Begin Patch\\n*** Add File: {PAINTED}\\n+red\\n"
     "*** End Patch'); text(r);"
 )
 _SLEEPS = "const r = await tools.exec_command({cmd: 'sleep 20'}); text(r);"
@@ -121,6 +122,10 @@ model_provider = "mock"
 approval_policy = "on-request"
 sandbox_mode = "workspace-write"
 check_for_update_on_startup = false
+
+# Codex lets its sandbox write /tmp, and makes .git, .codex, .agents and .aws there to write-protect them.
+[sandbox_workspace_write]
+exclude_slash_tmp = true
 
 [features]
 daemon_auto_start = {str(self.shared).lower()}

@@ -85,6 +85,7 @@ class Machine:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home.path),
+            "TMPDIR": str(self.home.path / "tmp"),  # also of the agents that the collector starts
             "ADSUM_STATE_DIR": str(self.home.path / "adsum"),
             "ADSUM_COLLECTOR_PORT": str(self.port),
             "ADSUM_HOST_LABEL": self.label,

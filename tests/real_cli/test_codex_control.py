@@ -6,14 +6,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.real_cli.cli_rig import CliMissingError, Terminal
-from tests.real_cli.codex_rig import CodexHome, MockResponses, codex_binary
+from tests.real_cli.codex_rig import PAINTED, CodexHome, MockResponses, codex_binary
 from tests.real_cli.conftest import require
 from tests.real_cli.fleet import Fleet, adsum, running_fleet, until
 from tests.real_cli.test_codex_hooks import session
@@ -113,19 +112,16 @@ def test_a_denial_lets_the_turn_go_on_or_ends_it(
 
 
 def test_a_patch_is_shown_whole_and_allowed(decider: Callable[[str], Decider]) -> None:
-    who, painted = decider("do play:patch"), Path("/var/tmp/adsum-painted")
-    try:
-        assert f"*** Add File: {painted}\n+red" in who.asked()["payload"]["command"]
+    who = decider("do play:patch")
+    machine = who.fleet.machines[0]
+    assert f"*** Add File: {PAINTED}\n+red" in who.asked()["payload"]["command"]
 
-        words = adsum("approve", who.session, "--yes", "--hub", who.fleet.hub_url)
-        env = who.fleet.machines[0].env
-        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    words = adsum("approve", who.session, "--yes", "--hub", who.fleet.hub_url)
+    done = subprocess.run(words, env=machine.env, capture_output=True, text=True, check=False)
 
-        assert done.returncode == 0, done.stderr  # it took effect
-        assert "+red" in done.stderr + done.stdout
-        until(painted.exists, "the file")
-    finally:
-        painted.unlink(missing_ok=True)
+    assert done.returncode == 0, done.stderr  # it took effect
+    assert "+red" in done.stderr + done.stdout
+    until((machine.home.work / PAINTED).exists, "the file")
 
 
 def test_what_a_subagent_asks_is_decided(decider: Callable[[str], Decider]) -> None:
