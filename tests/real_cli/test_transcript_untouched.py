@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 
 import pytest
@@ -33,8 +32,9 @@ BYPASS = ("--permission-mode", "bypassPermissions")
 
 
 TRANSPORTS: tuple[Transport, ...] = ("http", "shim")
-#: A hook that nobody waits for ends with the CLI, on a busy machine before it has said a word.
-TRIES = ("hooked", "again", "once-more")
+#: Without a terminal the CLI ends a StopFailure command 60 to 340 ms after its start, also one it should wait
+#: for, and only then runs SessionEnd (2.1.330). A shim may not have reported by then; a post has.
+CUT_SHORT = {("error", "shim"): {"StopFailure"}}
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -42,21 +42,18 @@ TRIES = ("hooked", "again", "once-more")
 def test_a_headless_run_writes_no_line_more_with_our_hooks(
     script: str, transport: Transport, new_home: NewHome, sink: HookSink
 ) -> None:
-    plain = dataclasses.replace(new_home("plain"), extra=TASK_TOOLS)
-    plain.run(f"do play:{script}", *BYPASS, fails=script == "error")
-    for name in TRIES:
-        hooked = dataclasses.replace(new_home(name), extra=TASK_TOOLS)
-        subscribe(hooked, sink.url, transport)
-        sink.hear_shims(hooked.path / "adsum" / "collector.sock")
-        sink.heard.clear()
+    plain, hooked = (
+        dataclasses.replace(new_home(name), extra=TASK_TOOLS) for name in ("plain", "hooked")
+    )
+    subscribe(hooked, sink.url, transport)
+    sink.hear_shims(hooked.path / "adsum" / "collector.sock")
 
-        hooked.run(f"do play:{script}", *BYPASS, fails=script == "error")
+    for home in (plain, hooked):
+        home.run(f"do play:{script}", *BYPASS, fails=script == "error")
 
-        assert census(hooked) == census(plain)
-        with contextlib.suppress(AssertionError):
-            until(lambda: sink.events >= SCRIPTS[script], "the hooks", timeout=10)
-            return
-    pytest.fail(f"the hooks that nobody waits for: {sink.events}")
+    assert census(hooked) == census(plain)
+    posted = SCRIPTS[script] - CUT_SHORT.get((script, transport), set())
+    until(lambda: sink.events >= posted, "the hooks", more=lambda: str(sink.events))
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
