@@ -72,6 +72,7 @@ check: .venv/.dev-stamp ## Lint, format, types, imports, structure, vendored ass
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/vendor.py --check
 	@sh scripts/check-web
+	@sh scripts/check-workflows
 	$(BIN)/python -m scripts.quarantine
 	$(BIN)/pytest -q tests/test_architecture.py
 	$(BIN)/python -m bench.accuracy tests/data/traces --floor bench/score.json
@@ -129,10 +130,7 @@ clean: ## Remove the environment and every cache; never your sessions' data
 	rm -rf .venv .rig .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage-report.txt dist build site
 
 # For the workflows
-.PHONY: workflows-check web-types release-notes github-release cli-news-issue
-
-workflows-check: .venv/.dev-stamp ## Check .github with actionlint and zizmor
-	@sh scripts/check-workflows
+.PHONY: web-types release-notes github-release cli-news-issue
 
 # `make ci-test` is `make test` as CI runs it: on Linux as root, since CI fails on a skipped test and some tests need
 # root. The environment is set up before, by the user who owns pip's cache.
