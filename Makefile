@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 # Some machines set it for their images. Each process that a test starts would compile all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help up test test-core test-browser test-real-cli test-mutants test-all coverage check unit bench chaos docs dist lock image-check clean-check claude-code codex system-deps clean
+.PHONY: help up test test-core test-browser test-real-cli test-mutants test-all coverage check unit bench chaos docs dist lock image-check clean-check claude-code codex upgrade-clis nightly-clis system-deps clean
 
 BIN := .venv/bin
 CORES := $(shell getconf _NPROCESSORS_ONLN)
@@ -116,6 +116,12 @@ image-check: .venv/.dev-stamp ## Build and run deploy/Dockerfile without Docker 
 
 clean-check: .venv/.dev-stamp ## Time `make up` and `make test` in a clean Debian (as root; debootstrap, network); QUICK=1, RELEASE=bookworm, BASE=DIR
 	$(BIN)/python scripts/clean_check.py $(if $(BASE),--base $(BASE)) $(if $(QUICK),--quick) $(if $(RELEASE),--release $(RELEASE))
+
+upgrade-clis: .venv/.dev-stamp ## Raise the versions in tests/clis.toml, and list hook events and fields that are new
+	@$(BIN)/python -m scripts.upgrade_clis
+
+nightly-clis: .venv/.dev-stamp ## Test the newest Claude Code and Codex from npm; unknown words go to .rig/cli-news.md
+	@$(BIN)/python -m scripts.upgrade_clis --nightly
 
 claude-code: .venv/.dev-stamp ## Install the Claude Code CLI from npm into .rig/, for tests/real_cli
 	@$(BIN)/python -c 'from tests.real_cli.cli_rig import claude_binary; print(claude_binary())'

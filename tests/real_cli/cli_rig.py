@@ -10,19 +10,27 @@ import secrets
 import shutil
 import subprocess
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-VERSION = "2.1.330"
+_CHECKOUT = Path(__file__).resolve().parents[2]
+#: env naming a file with other versions than tests/clis.toml: `make nightly-clis` sets it
+CLIS_ENV = "ADSUM_CLIS"
+#: env naming a file for unknown words of the CLIs: `make nightly-clis` sets it
+NEWS_ENV = "ADSUM_CLI_NEWS"
+CLIS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(os.environ.get(CLIS_ENV) or _CHECKOUT / "tests" / "clis.toml").read_text("utf-8")
+)
+VERSION = CLIS["claude_code"]["version"]
 FIRST_WITH_STATUS = (2, 1, 269)
 #: the model is scripted, so the key only has to look like one
 API_KEY = "sk-ant-dummy"
 #: env naming the folder the CLI is (to be) installed in, else .rig/ of the checkout
 CACHE_ENV = "ADSUM_CLAUDE_CLI"
 _POLL_S = 0.02
-_CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class CliMissingError(Exception):
@@ -34,8 +42,7 @@ def claude_binary(wanted: str = VERSION) -> Path:
     """The executable of a version, installed from npm on first use; old ones are run by Node."""
     system, machine = platform.system().lower(), platform.machine().lower()
     cpu = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
-    own = "" if wanted == VERSION else f"claude-{wanted}"
-    scope = npm_package("@anthropic-ai/claude-code", wanted, own)
+    scope = npm_package("claude_code", wanted)
     binary = scope / f"claude-code-{system}-{cpu}" / "claude"
     if not binary.exists() and (scope / "claude-code" / "cli.js").exists():
         return scope.parent / ".bin" / "claude"
@@ -44,23 +51,22 @@ def claude_binary(wanted: str = VERSION) -> Path:
     return binary
 
 
-def npm_package(name: str, wanted: str, folder: str = "") -> Path:
-    """The folder of its scope, with this version in it. folder: below that of all CLIs."""
-    prefix = Path(os.environ.get(CACHE_ENV) or _CHECKOUT / ".rig") / folder
+def npm_package(agent: str, wanted: str) -> Path:
+    """Install this version of an agent's package unless it is installed; return its scope's folder."""
+    name = CLIS[agent]["package"]
+    prefix = Path(os.environ.get(CACHE_ENV) or _CHECKOUT / ".rig") / f"{agent}-{wanted}"
     package = prefix / "node_modules" / name
-    manifest = package / "package.json"
-    if not manifest.exists() or json.loads(manifest.read_text())["version"] != wanted:
+    if not (package / "package.json").exists():
         prefix.mkdir(parents=True, exist_ok=True)
         where = ("--no-audit", "--no-fund", "--prefix", str(prefix))
         _npm(name, "install", *where, f"{name}@{wanted}")
     return package.parent
 
 
-def newest_versions() -> list[str]:
-    """All that npm has, the newest last."""
-    name = "@anthropic-ai/claude-code"
-    found: list[str] = json.loads(_npm(name, "view", name, "versions", "--json"))
-    return found
+def newest_version(agent: str) -> str:
+    """The version that npm installs where none is named."""
+    name = CLIS[agent]["package"]
+    return _npm(name, "view", name, "version").strip()
 
 
 def _npm(package: str, *words: str) -> str:

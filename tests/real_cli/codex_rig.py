@@ -18,9 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.real_cli.cli_rig import CliMissingError, Home, npm_package
+from tests.real_cli.cli_rig import CLIS, CliMissingError, Home, npm_package
 
-CODEX = "0.169.0"
+CODEX = CLIS["codex"]["version"]
 #: The model is scripted, so the key only has to be there.
 KEY = "MOCK_API_KEY"
 MODEL = "gpt-6.1-sol"
@@ -79,7 +79,7 @@ def codex_binary(wanted: str = CODEX) -> Path:
     """The executable, installed from npm on first use, without the launcher that needs Node."""
     system, machine = platform.system().lower(), platform.machine().lower()
     cpu = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
-    scope = npm_package("@openai/codex", wanted, f"codex-{wanted}")
+    scope = npm_package("codex", wanted)
     found = [*(scope / f"codex-{system}-{cpu}").glob("vendor/*/bin/codex")]
     if not found:
         raise CliMissingError(f"codex from npm has no executable for {system}-{cpu}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.real_cli.cli_rig import VERSION, CliMissingError, Home, claude_binary
+from tests.real_cli.cli_rig import NEWS_ENV, VERSION, CliMissingError, Home, claude_binary
 from tests.real_cli.fleet import Fleet, Machine, running_fleet
 from tests.real_cli.hook_sink import HookSink
 from tests.real_cli.mock_model import MockModel
@@ -63,11 +65,22 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     if news := config.stash.get(_news, []):
-        terminalreporter.section("news of Claude Code: what Adsum knows nothing of")
+        terminalreporter.section(
+            "words of the agents' CLIs that tests/data/*_words.json do not hold"
+        )
         terminalreporter.write("\n".join(news) + "\n")
+        if path := os.environ.get(NEWS_ENV):
+            Path(path).write_text("".join(f"- {line}\n" for line in news), "utf-8")
     if kept := config.stash.get(_figures, []):
         terminalreporter.section("measured on the real CLI")
         terminalreporter.write("\n".join(kept) + "\n")
+
+
+def unknown_words(version: str, known: Path, words: dict[str, set[str]]) -> list[str]:
+    """Return a sentence for each kind of words of which the file does not hold all."""
+    kinds = json.loads(known.read_text("utf-8"))
+    unknown = {kind: sorted(found - {*kinds[kind]}) for kind, found in words.items()}
+    return [f"{version}: {kind}: {', '.join(found)}" for kind, found in unknown.items() if found]
 
 
 def require(*programs: str) -> None:

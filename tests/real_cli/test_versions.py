@@ -1,6 +1,6 @@
-"""Ten things that every session does, in the newest Claude Code, the one before, and an old one.
+"""Ten things that every session does, in both versions of Claude Code that tests/clis.toml names.
 
-What a version says that tests/data/claude_words.json does not know is listed at the end of the run.
+What a version writes that tests/data/claude_words.json does not hold is listed at the end of the run.
 """
 
 from __future__ import annotations
@@ -13,32 +13,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_cli.cli_rig import CliMissingError, Home, claude_binary, newest_versions
-from tests.real_cli.conftest import OpenSession, new_fleet, require
+from tests.real_cli.cli_rig import CLIS, VERSION, CliMissingError, Home, claude_binary
+from tests.real_cli.conftest import OpenSession, new_fleet, require, unknown_words
 from tests.real_cli.fleet import Fleet
 from tests.real_cli.session import ASKS, IDLE, LINE
 from tests.real_cli.timeline import Watcher
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.redis, pytest.mark.timeout(120)]
 
-#: Before the registry had a status and the transcript told a turn's end.
-OLD = "2.1.112"
+OLDEST = CLIS["claude_code"]["oldest"]
 KNOWN = Path(__file__).parents[1] / "data" / "claude_words.json"
 #: Where the program lists its hooks.
 HOOKS = re.compile(rb'\["PreToolUse"(?:,"\w+")+\]')
 ONE_RETRY = {"CLAUDE_CODE_MAX_RETRIES": "1"}
 
 
-@pytest.fixture(scope="module", params=["newest", "the one before", OLD])
+@pytest.fixture(scope="module", params=[VERSION, OLDEST])
 def version(request: pytest.FixtureRequest) -> str:
     require("tmux")
+    name: str = request.param
     try:
-        found = {"newest": -1, "the one before": -2}.get(request.param)
-        name = request.param if found is None else newest_versions()[found]
         claude_binary(name)
     except CliMissingError as error:
         pytest.skip(str(error))
-    return str(name)
+    return name
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +109,8 @@ def test_a_session_that_plans(open_session: OpenSession) -> None:
 
 
 def test_what_is_new_is_listed(fleet: Fleet, version: str, news: list[str]) -> None:
-    """No failure: words that nobody knows change no state, but a maintainer wants to read them."""
-    known = json.loads(KNOWN.read_text())
-    for kind, words in words_of(fleet.machines[0].home).items():
-        if unknown := sorted(words - {*known[kind]}):
-            news.append(f"{version}: {kind}: {', '.join(unknown)}")
+    """No failure: unknown words change no state, but a maintainer wants to read them."""
+    news += unknown_words(f"Claude Code {version}", KNOWN, words_of(fleet.machines[0].home))
 
 
 def words_of(home: Home) -> dict[str, set[str]]:
