@@ -249,16 +249,18 @@ def doctor(
 @app.command()
 def upgrade(
     check: Annotated[
-        bool, typer.Option("--check", help="Ask PyPI for the newest release; change nothing.")
+        bool,
+        typer.Option(
+            "--check", help="Ask the package index for the newest release; change nothing."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same, as JSON.")] = False,
 ) -> None:
     """Print the command that upgrades this installation.
 
-    With --check, print whether a newer release exists. Only then does Adsum ask PyPI.
+    With --check, print whether a newer release exists. Only then does pip or uv ask your package index.
 
-    Exit codes: 0 printed, or nothing newer; 10 a newer release exists; 1 PyPI has no such package;
-    3 PyPI cannot be reached.
+    Exit codes: 0 printed, or nothing newer; 10 a newer release exists; 3 the index names no release.
     """
     from adsum.upgrade import show_upgrade
 

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import httpx
 import msgspec
 
 from adsum.build import build_of
 from adsum.outcome import CommandError, Exit, put, put_json
 from adsum_shared import __version__
+from adsum_shared.redact import clean
 
 SCHEMA = 1
-#: Asked by `adsum upgrade --check` alone.
-INDEX = "https://index.example"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
+UNANSWERED = (
+    "The package index named no release of adsum: {}. Check this machine's connection, and whether "
+    "adsum is on your index. `adsum upgrade` prints how to upgrade without asking."
+)
 #: Where deploy/Dockerfile installs, and the folder from which it does.
 IMAGE_PREFIX = Path("/opt/adsum")
 IMAGE_WHEELS = "/dist/"
@@ -113,43 +118,54 @@ def installed_copy(package: Distribution, prefix: Path, python: str) -> Installe
     return InstalledCopy(method, python, not origin, requirement)
 
 
-class _Project(msgspec.Struct):
-    version: Annotated[str, msgspec.Meta(pattern=f"^{_RELEASE.pattern}$")]
+class _Metadata(msgspec.Struct):
+    version: str
 
 
-class _IndexAnswer(msgspec.Struct):
-    info: _Project
+class _Package(msgspec.Struct):
+    metadata: _Metadata
 
 
-def newest_release(index: str) -> str:
-    """Ask the index for the version of the newest release. Raises CommandError if it names none."""
-    host = urlsplit(index).netloc
-    try:
-        response = httpx.get(f"{index}/pypi/adsum/json", timeout=TIMEOUT_S)
-    except httpx.HTTPError as error:
-        raise CommandError(
-            f"{host} could not be reached ({str(error) or type(error).__name__}). Check this machine's "
-            "connection and proxy, then run the command again.",
-            Exit.UNREACHABLE,
-        ) from error
-    if response.status_code == httpx.codes.NOT_FOUND:
-        raise CommandError(
-            f"{host} has no package adsum yet, so there is no release to compare with. "
-            "`adsum upgrade` prints how to upgrade from where this one was installed."
+class _PipReport(msgspec.Struct):
+    install: list[_Package]
+
+
+#: Both installers ask the index that the user has set up, with its mirror and its credentials.
+PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1", "--dry-run",
+       "--no-deps", "--ignore-installed", "--report=-", "adsum")  # fmt: skip
+UV = ("pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", "-")
+
+
+def newest_release() -> str:
+    """Ask the package index for the version of the newest release, by pip or uv.
+
+    Raises CommandError if neither is there, or if the one that is there finds no release.
+    """
+    if importlib.util.find_spec("pip"):
+        return (
+            msgspec.json.decode(_ask([sys.executable, *PIP]), type=_PipReport)
+            .install[0]
+            .metadata.version
         )
-    if response.status_code != httpx.codes.OK:
-        raise CommandError(
-            f"{host} answered with status {response.status_code}. Try again later.",
-            Exit.UNREACHABLE,
-        )
+    if uv := shutil.which("uv"):
+        return _ask([uv, *UV, f"--python={sys.executable}"]).strip().removeprefix("adsum==")
+    raise CommandError(
+        "Neither pip nor uv is here to ask for the newest release. Install one of them."
+    )
+
+
+def _ask(command: list[str]) -> str:
     try:
-        return msgspec.json.decode(response.content, type=_IndexAnswer).info.version
-    except msgspec.DecodeError as error:
-        raise CommandError(
-            f"{host} did not answer as a package index does ({error}). Check whether a proxy or a "
-            "sign-in page of this network answers in its place.",
-            Exit.UNREACHABLE,
-        ) from error
+        done = subprocess.run(  # noqa: S603 - an installer, without a shell
+            command, input="adsum", capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+        )
+    except subprocess.TimeoutExpired as error:
+        cause = f"no answer within {TIMEOUT_S:g} s"
+        raise CommandError(UNANSWERED.format(cause), Exit.UNREACHABLE) from error
+    except subprocess.CalledProcessError as error:
+        cause = error.stderr.strip().rpartition("\n")[2] or f"exit code {error.returncode}"
+        raise CommandError(UNANSWERED.format(clean(cause)), Exit.UNREACHABLE) from error
+    return done.stdout
 
 
 def is_newer(version: str, other: str) -> bool:
@@ -169,12 +185,12 @@ def repository(package: Distribution) -> str | None:
     return next((address for label, _, address in urls if label == "Repository"), None)
 
 
-def show_upgrade(*, check: bool, as_json: bool, index: str = INDEX) -> int:
+def show_upgrade(*, check: bool, as_json: bool) -> int:
     """Print the command that upgrades this installation; with check, whether a newer release exists."""
     package = distribution("adsum")
     copy = installed_copy(package, Path(sys.prefix), sys.executable)
     build = build_of(Path(__file__).parent)
-    newest = newest_release(index) if check else None
+    newest = newest_release() if check else None
     newer = newest is not None and is_newer(newest, __version__)
     address = repository(package)
     changes = f"{address}/releases" if newer and address else None

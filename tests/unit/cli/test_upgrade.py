@@ -1,14 +1,14 @@
-"""`adsum upgrade`: which installer, which command, and what an index answers to --check."""
+"""`adsum upgrade`: which installer, which command, and what the package index answers to --check."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import sys
+from dataclasses import dataclass
 from importlib.metadata import PathDistribution
 from pathlib import Path
-from threading import Thread
+from zipfile import ZipFile
 
 import pytest
 
@@ -24,50 +24,37 @@ from adsum.upgrade import (
     show_upgrade,
 )
 from adsum_shared import __version__
-from tests.brokers import free_port
 
 ROOT = Path(__file__).parents[3]
 PYTHON = "/env/bin/python"
 
 
-class FakeIndex(ThreadingHTTPServer):
-    """Answers every request with `status` and `body`, and remembers the paths."""
+@dataclass
+class LocalIndex:
+    """A folder of wheels, which pip and uv take for their only index."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), FakeIndexHandler)
-        self.status = 200
-        self.body = b"{}"
-        self.paths: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    folder: Path
 
     def release(self, version: str) -> None:
-        self.body = json.dumps({"info": {"name": "adsum", "version": version}}).encode()
-
-
-class FakeIndexHandler(BaseHTTPRequestHandler):
-    server: FakeIndex
-
-    def do_GET(self) -> None:
-        self.server.paths.append(self.path)
-        self.send_response(self.server.status)
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Write nothing."""
+        info = f"adsum-{version}.dist-info"
+        with ZipFile(self.folder / f"adsum-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(
+                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: adsum\nVersion: {version}\n"
+            )
+            wheel.writestr(
+                f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            wheel.writestr(f"{info}/RECORD", "")
 
 
 @pytest.fixture
-def index() -> Iterator[FakeIndex]:
-    with FakeIndex() as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalIndex:
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for program in ("PIP", "UV"):
+        monkeypatch.setenv(f"{program}_NO_INDEX", "1")
+        monkeypatch.setenv(f"{program}_FIND_LINKS", str(folder))
+    return LocalIndex(folder)
 
 
 def package(folder: Path, origin: object = None, installer: str = "pip") -> PathDistribution:
@@ -174,78 +161,60 @@ def test_versions_are_compared_by_number(newer: str, older: str) -> None:
 
 
 def test_a_newer_release_is_named_with_the_command(
-    index: FakeIndex, capsys: pytest.CaptureFixture[str]
+    index: LocalIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     index.release("99.0.0")
+    index.release("9.0.0")
+    index.release("100.0.0rc1")
 
-    assert show_upgrade(check=True, as_json=False, index=index.url) == Exit.NEEDS_YOU
+    assert show_upgrade(check=True, as_json=False) == Exit.NEEDS_YOU
     printed = capsys.readouterr().out
     assert printed.startswith(f"adsum 99.0.0 is available. Installed: {__version__}, by checkout.")
     assert "\nUpgrade: git -C " in printed
-    assert index.paths == ["/pypi/adsum/json"]
+
+    assert show_upgrade(check=True, as_json=True) == Exit.NEEDS_YOU
+    checked = json.loads(capsys.readouterr().out)
+    assert (checked["newest"], checked["newer"]) == ("99.0.0", True)
+    assert (checked["schema"], checked["version"]) == (1, __version__)
+    assert checked["method"] == "checkout"
 
 
 @pytest.mark.parametrize("newest", [__version__, "0.0.1"])
 def test_without_a_newer_release_the_command_ends_with_0(
-    index: FakeIndex, capsys: pytest.CaptureFixture[str], newest: str
+    index: LocalIndex, capsys: pytest.CaptureFixture[str], newest: str
 ) -> None:
     index.release(newest)
 
-    assert show_upgrade(check=True, as_json=False, index=index.url) == Exit.OK
+    assert show_upgrade(check=True, as_json=False) == Exit.OK
     assert f"Newest: {newest}." in capsys.readouterr().out
 
 
-def test_json_has_the_same_for_programs(
-    index: FakeIndex, capsys: pytest.CaptureFixture[str]
+def test_without_check_no_index_is_asked(
+    index: LocalIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    index.release("99.0.0")
-    assert show_upgrade(check=True, as_json=True, index=index.url) == Exit.NEEDS_YOU
-    checked = json.loads(capsys.readouterr().out)
-    assert show_upgrade(check=False, as_json=True, index=index.url) == Exit.OK
+    assert show_upgrade(check=False, as_json=False) == Exit.OK
+    assert capsys.readouterr().out.count("\n") == 1
+    assert show_upgrade(check=False, as_json=True) == Exit.OK
     unchecked = json.loads(capsys.readouterr().out)
-
-    assert checked.keys() == unchecked.keys()
-    assert (checked["newest"], checked["newer"]) == ("99.0.0", True)
-    assert (checked["schema"], checked["version"]) == (1, __version__)
-    assert checked["method"] == "checkout"
     assert (unchecked["newest"], unchecked["newer"]) == (None, None)
 
 
-def test_without_check_nothing_is_asked_and_the_command_alone_is_printed(
-    index: FakeIndex, capsys: pytest.CaptureFixture[str]
+def test_where_pip_is_missing_uv_is_asked(
+    index: LocalIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert show_upgrade(check=False, as_json=False, index=index.url) == Exit.OK
+    index.release("99.0.0")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert newest_release() == "99.0.0"
 
-    assert capsys.readouterr().out.count("\n") == 1
-    assert not index.paths
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "code", "message"),
-    [
-        (404, b"", Exit.ERROR, "has no package adsum yet"),
-        (503, b"", Exit.UNREACHABLE, "answered with status 503"),
-        (302, b"", Exit.UNREACHABLE, "answered with status 302"),
-        (200, b"<html>Sign in</html>", Exit.UNREACHABLE, "did not answer as a package index does"),
-        (200, b'{"info": {}}', Exit.UNREACHABLE, "did not answer as a package index does"),
-        (200, b'{"info": {"version": "v\\u001b[2J"}}', Exit.UNREACHABLE, "not answer as"),
-    ],
-)
-def test_an_answer_that_names_no_release_ends_the_command_with_the_reason(
-    index: FakeIndex, status: int, body: bytes, code: Exit, message: str
-) -> None:
-    index.status, index.body = status, body
-
-    with pytest.raises(CommandError, match=message) as failure:
-        newest_release(index.url)
-    assert failure.value.code is code
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CommandError, match="Neither pip nor uv"):
+        newest_release()
 
 
-def test_an_index_that_cannot_be_reached_is_named_with_the_next_step() -> None:
-    port = free_port()
-
-    with pytest.raises(CommandError, match=f"127.0.0.1:{port} could not be reached") as failure:
-        newest_release(f"http://127.0.0.1:{port}")
+def test_an_index_without_a_release_ends_the_command_with_the_reason(index: LocalIndex) -> None:
+    with pytest.raises(CommandError, match="No matching distribution found for adsum") as failure:
+        newest_release()
     assert failure.value.code is Exit.UNREACHABLE
 
 
