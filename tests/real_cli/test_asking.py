@@ -40,6 +40,7 @@ def assert_interrupted(session: Session, since: float, what: str, figure: Figure
     )
 
 
+@pytest.mark.core
 def test_a_permission_shows_until_it_is_allowed(open_session: OpenSession, figure: Figure) -> None:
     session = open_session(mode="manual")
     session.play("permslow")
@@ -133,6 +134,7 @@ def test_esc_before_a_word_is_said_leaves_it_idle(
     figure("esc before the first word: idle", session.hub.shows("idle") - pressed)
 
 
+@pytest.mark.core
 def test_esc_in_a_tool_leaves_it_idle(open_session: OpenSession, figure: Figure) -> None:
     session = open_session()
     session.play("slowtool")

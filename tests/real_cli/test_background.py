@@ -72,6 +72,7 @@ def test_a_background_subagent_is_listed_below_its_parent(
     assert child(session, "agent")["status"] == "completed"
 
 
+@pytest.mark.core
 def test_a_subagent_asks_while_its_parent_has_stopped(
     open_session: OpenSession, figure: Figure
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_denial_lets_the_turn_go_on_or_ends_it(
     who.rests()
 
 
+@pytest.mark.core
 def test_a_patch_is_shown_whole_and_allowed(decider: Callable[[str], Decider]) -> None:
     who = decider("do play:patch")
     machine = who.fleet.machines[0]

@@ -108,6 +108,7 @@ def session(
     return screen, Counter(f"{each['type']} {each['payload'].get('type')}" for each in lines)
 
 
+@pytest.mark.core
 def test_a_turn_is_heard_and_looks_the_same_to_its_user(
     home: CodexHome, collector: HookSink
 ) -> None:

@@ -64,6 +64,7 @@ def request(fleet: Fleet, session: str) -> dict[str, Any]:
     return dict(asked)
 
 
+@pytest.mark.core
 def test_an_approval_is_asked_for_and_work_goes_on_at_once_when_it_is_given(
     fleet: Fleet, terminal: Terminal
 ) -> None:

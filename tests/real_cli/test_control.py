@@ -128,6 +128,7 @@ def decider(decided: Fleet) -> Iterator[Callable[..., Decider]]:
         yield start
 
 
+@pytest.mark.core
 def test_allow_runs_the_call_as_it_was_shown(decider: Callable[..., Decider]) -> None:
     who = decider("perm")
     (request,) = who.asked()
@@ -156,6 +157,7 @@ def test_always_asks_no_second_time(decider: Callable[..., Decider]) -> None:
     assert not (who.work / ".claude" / "settings.local.json").exists()
 
 
+@pytest.mark.core
 def test_a_denial_tells_the_model_who_and_why(decider: Callable[..., Decider]) -> None:
     who = decider("perm2")
 
@@ -242,6 +244,7 @@ def test_what_the_keyboard_answered_is_retired_within_a_second(
     assert httpx.post(url, json=body).status_code in (409, 410)
 
 
+@pytest.mark.core
 def test_key_and_click_in_the_same_instant_never_both_never_neither(
     decider: Callable[..., Decider],
 ) -> None:
@@ -282,6 +285,7 @@ def test_two_subagents_each_get_their_own_answer(decider: Callable[..., Decider]
     assert not (who.work / "by-b").exists()
 
 
+@pytest.mark.core
 def test_a_killed_collector_leaves_the_dialog_and_no_trace(decider: Callable[..., Decider]) -> None:
     who = decider("perm3")
     who.asked()
@@ -328,6 +332,7 @@ def test_the_trail_has_it_all_and_is_whole(decided: Fleet) -> None:
     assert "took_effect" in control(decided, "trail")
 
 
+@pytest.mark.core
 def test_control_that_ends_takes_the_hooks_that_wait_out(decided: Fleet) -> None:
     settings: Path = decided.machines[0].home.settings
     assert "--hold" in settings.read_text()

@@ -298,6 +298,7 @@ def outcomes(there: Elsewhere) -> list[tuple[str, str]]:
     return [(each["verb"], each["outcome"]) for each in there.commands()]
 
 
+@pytest.mark.core
 def test_one_session_is_led_from_the_page_to_its_end(elsewhere: Callable[..., Elsewhere]) -> None:
     """Always, an answer, a denial with words, one that ends the turn: what the model is told of each."""
     there = elsewhere("tour", ANVIL)
@@ -344,6 +345,7 @@ def test_a_question_is_answered_by_an_option_and_another_in_own_words(
     assert "Mauve, as ever" in results(there)
 
 
+@pytest.mark.core
 def test_a_plan_is_sent_back_and_then_approved_as_edited_in_a_mode(
     elsewhere: Callable[..., Elsewhere],
 ) -> None:
@@ -372,6 +374,7 @@ def results(there: Elsewhere) -> str:
     return "".join(told for each in there.lines() if '"tool_result"' in (told := json.dumps(each)))
 
 
+@pytest.mark.core
 def test_a_form_is_filled_in(elsewhere: Callable[..., Elsewhere]) -> None:
     server = {"command": sys.executable, "args": [asking_server.__file__]}
     config = json.dumps({"mcpServers": {"rig": server}})

@@ -96,6 +96,7 @@ def test_both_manifests_are_valid_to_the_cli(fleet: Fleet) -> None:
         claude(fleet.machines[0], "validate", "--strict", str(path))
 
 
+@pytest.mark.core
 def test_sessions_report_through_the_plugin_alone(
     fleet: Fleet, open_session: OpenSession, figure: Figure
 ) -> None:

@@ -98,6 +98,7 @@ def seated(full: Fleet) -> Iterator[Callable[..., Seated]]:
         yield start
 
 
+@pytest.mark.core
 def test_a_prompt_is_typed_into_an_idle_session(
     seated: Callable[..., Seated], figure: Figure
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_half_typed_draft_is_back_afterwards_and_was_not_sent(
     assert remote.said(1) == ["do play:text"]
 
 
+@pytest.mark.core
 def test_no_key_is_pressed_at_a_dialog(seated: Callable[..., Seated]) -> None:
     remote, session = seated(mode="manual")
     session.terminal.type("do play:perm")

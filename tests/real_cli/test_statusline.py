@@ -86,6 +86,7 @@ def heard(machine: Machine) -> dict[str, Any]:
     return next(dict(each) for each in facts["witnesses"] if each["name"] == "statusline")
 
 
+@pytest.mark.core
 def test_a_wrapped_line_is_the_same_on_the_screen_and_is_heard_here(
     wrapped: Machine, new_home: NewHome
 ) -> None:

@@ -110,6 +110,7 @@ def owner(controlled: Fleet) -> Iterator[Callable[..., Owner]]:
         yield start
 
 
+@pytest.mark.core
 def test_suspended_over_restarts_and_resumed_with_a_message(
     owner: Callable[..., Owner], controlled: Fleet, figure: Figure
 ) -> None:

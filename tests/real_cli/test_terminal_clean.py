@@ -74,6 +74,7 @@ def test_a_socket_nobody_answers_costs_the_whole_timeout_and_shows(
     assert census(home)["main", "attachment", "hook_cancelled"] == 1
 
 
+@pytest.mark.core
 def test_a_collector_killed_behind_its_kept_socket_leaves_the_terminal_clean(
     new_home: NewHome, figure: Figure
 ) -> None:

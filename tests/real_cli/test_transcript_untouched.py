@@ -56,6 +56,7 @@ def test_a_headless_run_writes_no_line_more_with_our_hooks(
     until(lambda: sink.events >= posted, "the hooks", more=lambda: str(sink.events))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_terminal_session_writes_no_line_more_with_our_hooks(
     transport: Transport, new_home: NewHome, sink: HookSink

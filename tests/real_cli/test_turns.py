@@ -30,6 +30,7 @@ def test_a_typed_compact_shows_as_work(open_session: OpenSession, figure: Figure
     assert idle > done - FLICKER_S, session.hub
 
 
+@pytest.mark.core
 def test_clear_closes_the_session_and_opens_another(
     open_session: OpenSession, figure: Figure
 ) -> None:
@@ -127,6 +128,7 @@ def test_an_overloaded_api_shows_as_retries(new_session: NewSession) -> None:
     session.hub.shows("session_ended")
 
 
+@pytest.mark.core
 def test_an_api_that_fails_for_good_is_an_error_until_the_next_prompt(
     open_session: OpenSession, figure: Figure
 ) -> None:
@@ -169,6 +171,7 @@ def test_esc_lets_a_queued_prompt_begin(open_session: OpenSession) -> None:
     session.hub.shows("idle", label=IDLE)
 
 
+@pytest.mark.core
 def test_a_killed_session_is_closed_until_it_is_resumed(
     new_session: NewSession, figure: Figure
 ) -> None:

@@ -23,6 +23,7 @@ def witnesses(view: dict[str, Any]) -> dict[str, str | None]:
     return {each["name"]: each.get("problem") for each in view.get("witnesses", ())}
 
 
+@pytest.mark.core
 def test_a_session_without_hooks_is_seen_by_the_others(
     open_session: OpenSession, figure: Figure
 ) -> None:
