@@ -165,6 +165,11 @@ SCRIPTS: dict[str, tuple[Turn, ...]] = {
         Turn(calls=(shell("mkdir -p made/there; " + nap(1.5)),)),
         Turn("It took its time."),
     ),
+    # The model and the tool both take longer than the registry does to say so.
+    "permlate": (
+        Turn("I need a folder.", (shell("mkdir -p made/here; " + nap(1.5)),), wait=1.5),
+        Turn("The folder stands."),
+    ),
     "askslow": (
         Turn(calls=(Call("AskUserQuestion", {"questions": [QUESTION]}),)),
         Turn(calls=(shell(nap(1)),)),

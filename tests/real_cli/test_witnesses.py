@@ -28,7 +28,7 @@ def test_a_session_without_hooks_is_seen_by_the_others(
     open_session: OpenSession, figure: Figure
 ) -> None:
     session = open_session(*NO_HOOKS, mode="manual")
-    typed = session.play("perm")
+    typed = session.play("permlate")
     figure("no hooks: at work after Enter", session.hub.works() - typed)
     asked = session.sees(ASKS)
     figure("no hooks: permission shown", session.hub.shows("needs_permission") - asked)
