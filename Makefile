@@ -11,6 +11,8 @@ WORKERS := $(shell echo $$((3 * $(CORES))))
 PARALLEL := -n $(WORKERS) --dist worksteal
 # A browser page uses a core by itself.
 PAGES := -n $$(($(CORES) + 1)) --dist loadfile
+# Tests of one file share a machine, in the order in which they stand: a later one reads what the others decided.
+CLIS := -n 2 --dist loadfile -p no:randomly
 # These measure delays of a CLI, start a network, or run processes of their own for minutes.
 APART := $(addprefix tests/,real_cli partition fleet mutants)
 # `make test` runs QUICK, `make test-browser` all pages, `make test-all` the rest: each test is in one of them.
@@ -44,7 +46,7 @@ test-core: .venv/.dev-stamp ## Of the slow tests the ones that protect a promise
 	$(BIN)/pytest $(PARALLEL) -m "core and not real_cli" $(addprefix --ignore=,$(APART) tests/browser) $(ARGS)
 
 test-real-cli: .venv/.dev-stamp ## The core scenarios with the real Claude Code and Codex, from npm
-	$(BIN)/pytest -n 2 --dist loadfile -m core tests/real_cli $(ARGS)
+	$(BIN)/pytest $(CLIS) -m core tests/real_cli $(ARGS)
 
 test-mutants: .venv/.dev-stamp ## A quarter of the mutants, chosen by the commit, and those of changed files
 	$(BIN)/pytest tests/mutants --quarter=HEAD $(ARGS)
@@ -54,7 +56,7 @@ test-all: .venv/.dev-stamp ## The rest: slow tests, all of the browser, real CLI
 	$(BIN)/pytest $(PARALLEL) -m "(slow or quarantine) and not browser" $(addprefix --ignore=,$(APART) tests/chaos) $(ARGS)
 	@$(MAKE) --no-print-directory test-browser
 	$(BIN)/pytest tests/mutants $(ARGS)
-	$(BIN)/pytest -n 2 --dist loadfile tests/real_cli $(ARGS)
+	$(BIN)/pytest $(CLIS) tests/real_cli $(ARGS)
 	$(BIN)/pytest -n 2 --dist loadfile tests/partition tests/fleet $(ARGS)
 	$(BIN)/pytest -n $(CORES) -m slow tests/chaos $(ARGS)
 
