@@ -71,13 +71,14 @@ def fired_at() -> float:
     Hooks that nobody waits for overtake each other while Python starts; these times keep their
     order. The kernel counts in ticks, so the end of the tick: never before an event that came first.
     """
-    now = time.time()
     try:
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - no pathlib here
             tick = int(file.read().rpartition(b")")[2].split()[19]) + 1
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - tick / os.sysconf("SC_CLK_TCK")
+        start = tick / os.sysconf("SC_CLK_TCK")
+        # Both clocks at once: on a busy machine the lines above may take longer than hooks lie apart.
+        now, age = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME) - start
     except (OSError, ValueError, IndexError, AttributeError):  # not Linux
-        return now * 1000
+        return time.time() * 1000
     return (now - age if 0 < age < TOTAL_S else now) * 1000
 
 
