@@ -11,6 +11,7 @@ import ctypes
 import os
 import struct
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -59,6 +60,9 @@ class Inotify:
         self._libc = ctypes.CDLL(None, use_errno=True)
         # -1 if the user has too many of them already: then every `enter` fails
         self._descriptor: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor >= 0:
+            # Also of one that nobody follows: a user may have 128 instances.
+            self._give_back = weakref.finalize(self, os.close, self._descriptor)
         self._directories: dict[int, str] = {}
         self._entered: set[str] = set()
 
@@ -87,7 +91,7 @@ class Inotify:
         descriptor, self._descriptor = self._descriptor, -1
         self._entered.clear()
         if descriptor >= 0:
-            os.close(descriptor)
+            self._give_back()
 
     async def _readable(self) -> None:
         loop = asyncio.get_running_loop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 import time
@@ -161,6 +162,12 @@ if sys.platform == "linux":
         (now / "b.jsonl").write_bytes(b"")
 
         await wait_until(lambda: {str(old / "a.jsonl"), str(now / "b.jsonl")} <= told)
+
+    def test_one_that_nobody_follows_gives_its_instance_back(tmp_path: Path) -> None:
+        descriptor = Inotify([tmp_path], is_wanted)._descriptor
+        gc.collect()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
 
     async def test_what_cannot_be_watched_is_an_error(tmp_path: Path, events: Inotify) -> None:
         with pytest.raises(FileNotFoundError):
