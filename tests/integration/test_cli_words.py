@@ -84,7 +84,7 @@ def test_words_beyond_ascii_are_words(hub: StandIn, run: Run) -> None:
 def test_a_collectors_port_is_no_hub(
     tmp_path: Path, redis_url: str, run: Run, words: tuple[str, ...]
 ) -> None:
-    collector = CollectorProcess(tmp_path / "elsewhere", redis_url).start()
+    collector = CollectorProcess(tmp_path / "x", redis_url).start()
     try:
         code, out, err = run(*words, collector.url)
     finally:
