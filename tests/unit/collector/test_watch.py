@@ -48,8 +48,9 @@ class SpyIntake(Intake):
     async def accept(self, signals: Sequence[AnySignal], message_id: str | None = None) -> int:
         if self.full:
             raise SpoolUnavailable("full")
+        number = await super().accept(signals, message_id)
         self.taken += signals
-        return await super().accept(signals, message_id)
+        return number
 
     def of(self, kind: type[AnySignal]) -> list[Any]:
         return [signal for signal in self.taken if isinstance(signal, kind)]
