@@ -197,13 +197,14 @@ async def test_the_measure_and_the_split_are_chosen(open_page: OpenPage, hub: St
 async def test_markup_in_a_name_is_text(open_page: OpenPage, hub: StandIn) -> None:
     points = [UsagePoint("2026-11-21", 5, 1.0)]
     split(hub, *(UsageSeries(text, text, points) for text in fleets.HOSTILE))
-    text = " ".join(fleets.HOSTILE)
     hub.budgets = [
-        replace(each, name=text, uses=[replace(use, label=text) for use in each.uses])
-        for each in spending.budgets(wall_ms())
+        replace(budget, name=text, uses=[replace(use, label=text) for use in budget.uses])
+        for text in fleets.HOSTILE
+        for budget in spending.budgets(wall_ms())
     ]
     page = await open_page(path="/usage", ready=".uplot")
-    await page.wait_for_selector(".budget")
+    await expect(page.locator(".budget")).to_have_count(len(hub.budgets))
+    await expect(page.locator(".legend li")).to_have_count(len(fleets.HOSTILE))
     assert await page.locator("main :is(img, script, iframe, style)").count() == 0
     assert "\u202e" not in await page.inner_text("main")
 
