@@ -85,6 +85,16 @@ def test_the_wheel_names_the_commit_that_it_was_built_from(shipped: Distribution
     assert json.loads(recorded) == checkout._asdict()
 
 
+def test_the_sdist_holds_nothing_that_git_ignores(shipped: Distributions) -> None:
+    listed = subprocess.check_output(["tar", "tzf", shipped.sdist], text=True).splitlines()
+    files = {name.partition("/")[2] for name in listed}
+    carried = subprocess.check_output(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
+    )
+
+    assert files - set(carried.splitlines()) == {"PKG-INFO", "cli/build.json"}
+
+
 def test_the_sdist_builds_the_same_wheel(shipped: Distributions, tmp_path: Path) -> None:
     subprocess.run(["tar", "xzf", shipped.sdist, "-C", tmp_path], check=True)
     (source,) = tmp_path.iterdir()
@@ -117,6 +127,7 @@ class EmptyHome:
             "HOME": str(self.folder),
             "PATH": f"{self.folder}/.local/bin:/usr/local/bin:/usr/bin:/bin",
             "PIP_CONSTRAINT": str(self.constraints),
+            "PIP_NO_COMPILE": "1",
             "UV_CONSTRAINT": str(self.constraints),
             "UV_PYTHON_DOWNLOADS": "never",
         }
