@@ -191,7 +191,9 @@ def first_address(process: subprocess.Popen[str]) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("_index")
-@pytest.mark.parametrize("installer", ["uv tool", "pipx", "pip"])
+@pytest.mark.parametrize(
+    "installer", [pytest.param("uv tool", marks=pytest.mark.core), "pipx", "pip"]
+)
 def test_a_new_user_installs_it_and_sees_the_demo(
     shipped: Distributions,
     home: EmptyHome,
