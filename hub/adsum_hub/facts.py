@@ -246,7 +246,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     waiting: since when it has been `waiting`; released: when it last ceased to be. busy: when it last
     began to be. rested: its last word at rest, by that one's stamp; shell: it was `shell`, not `idle`.
-    dialogs: it tells of every dialog.
+    worked: when the `busy` before that rest began. dialogs: it tells of every dialog.
     """
 
     at: int
@@ -259,6 +259,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     released: int = 0
     busy: int = 0
     rested: int = 0
+    worked: int = 0
     shell: bool = False
     dialogs: bool = False
 

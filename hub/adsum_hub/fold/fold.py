@@ -265,6 +265,7 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         changes["engaged"] = signal.at
     waits = signal.status == "waiting"
     waited = held.status == "waiting"
+    rests = signal.status in ("idle", "shell")
     changes["status"] = Status(
         at=signal.at,
         seen=signal.seen,
@@ -275,7 +276,8 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         waiting=signal.at if waits and not waited else held.waiting,
         released=signal.at if waited and not waits else held.released,
         busy=signal.at if signal.status == "busy" != held.status else held.busy,
-        rested=signal.at if signal.status in ("idle", "shell") else held.rested,
+        rested=signal.at if rests else held.rested,
+        worked=held.busy if rests else held.worked,
         shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
         dialogs=signal.dialogs,
     )

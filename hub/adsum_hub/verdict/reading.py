@@ -228,8 +228,7 @@ def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> i
     """
     if status.status not in ("idle", "shell"):
         return 0
-    own_busy = opened - limits.registry_ahead <= status.busy < status.at
-    if status.at >= opened + limits.registry_ahead or (own_busy and status.at >= opened):
+    if is_end(status.at, status.busy, opened, limits):
         return status.at
     before = status.at < opened and status.busy < opened - limits.registry_ahead
     late = limits.registry_late if before else limits.registry_hold
@@ -245,9 +244,14 @@ def rested_since(status: Status, opened: int, clock: Clock, limits: Limits) -> i
     A /compact typed within that time was shown as work for 30 to 60 ms, as idle once the transcript told
     of the end, and as work again.)
     """
-    if status.rested < opened + limits.registry_ahead or clock.passed(status.at + limits.passing):
-        return 0
-    return status.rested
+    ended = is_end(status.rested, status.worked, opened, limits)
+    return status.rested if ended and not clock.passed(status.at + limits.passing) else 0
+
+
+def is_end(rested: int, busy: int, opened: int, limits: Limits) -> bool:
+    """Whether a rest, after a `busy` that began at `busy`, is surely the end of the turn opened at `opened`."""
+    own_busy = opened - limits.registry_ahead <= busy < rested
+    return rested >= opened + limits.registry_ahead or (own_busy and rested >= opened)
 
 
 def busy_since(status: Status, ground: Ground, clock: Clock, limits: Limits) -> int:

@@ -361,8 +361,16 @@ def test_busy_after_a_rest_is_believed_later_though_the_transcript_told_of_no_en
     assert (story.state(3.199), story.state(3.2)) == ("idle", "thinking")
 
 
+def test_busy_after_the_rest_of_a_very_short_turn_is_believed_later() -> None:
+    story = Story().status(0, "idle").prompt(10).status(10.01, "busy").status(10.2, "idle")
+    story.status(10.4, "busy")
+
+    assert (story.state(10.5), story.state(10.6)) == ("idle", "thinking")
+    assert story.stop(10.18, source="transcript", final=True).state(10.5) == "idle"
+
+
 def test_busy_after_a_rest_from_before_the_prompt_is_the_prompts_own() -> None:
-    story = Story().status(0, "busy").status(9.9, "idle").prompt(10).status(10.3, "busy")
+    story = Story().status(0, "busy").status(10.1, "idle").prompt(10).status(10.3, "busy")
 
     assert {story.state(at) for at in (10, 10.3, 10.4, 11)} == {"thinking"}
 
