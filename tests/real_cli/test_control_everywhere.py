@@ -396,15 +396,18 @@ def test_a_form_is_filled_in(elsewhere: Callable[..., Elsewhere]) -> None:
 
 
 def test_a_hook_of_the_users_that_is_first_retires_it_here(
-    elsewhere: Callable[..., Elsewhere],
+    elsewhere: Callable[..., Elsewhere], tmp_path: Path
 ) -> None:
+    shown = tmp_path / "shown"
     allowed = {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}
     answer = json.dumps({"hookSpecificOutput": allowed})
-    theirs = {"type": "command", "command": f"cat > /dev/null; sleep 2; echo '{answer}'"}
+    waits = f"cat > /dev/null; until [ -e {shown} ]; do sleep 0.05; done"
+    theirs = {"type": "command", "command": f"{waits}; echo '{answer}'"}
     settings = {"hooks": {"PermissionRequest": [{"hooks": [theirs]}]}}
     there = elsewhere("theirs", ANVIL, "--settings", json.dumps(settings))
     there.asked(">> theirs")
 
+    shown.touch()
     until(lambda: ran(there, "theirs"), "their hook to decide", timeout=10)
     expect(there.page.locator(".request")).to_have_count(0)
     there.session.terminal.wait_for("It ran.")
