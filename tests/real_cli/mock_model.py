@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -127,6 +127,8 @@ class _Endpoint(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     refused: Counter[tuple[str, str]]
     lock: threading.Lock
+    #: Turns, and what each waits for before it is answered.
+    gates: list[tuple[Turn, Callable[[], object]]]
 
     def log_message(self, *_args: object) -> None:
         """Requests are not worth a line each."""
@@ -149,6 +151,9 @@ class _Endpoint(BaseHTTPRequestHandler):
 
     def _play(self, turn: Turn, model: str, *, stream: bool | None) -> None:
         time.sleep(turn.wait)
+        for gated, wait in self.gates:
+            if gated == turn:
+                wait()
         if self._is_refused(turn):
             self._refuse(turn.status, "invalid_request_error")
         elif stream:
@@ -202,10 +207,16 @@ class MockModel:
     """The server, from `with` to the end of its block."""
 
     _server: ThreadingHTTPServer = field(init=False)
+    _gates: list[tuple[Turn, Callable[[], object]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         own = {"refused": Counter[tuple[str, str]](), "lock": threading.Lock()}
+        own |= {"gates": self._gates}
         self._server = _Listener(("127.0.0.1", 0), type("Endpoint", (_Endpoint,), own))
+
+    def answer_after(self, turn: Turn, wait: Callable[[], object]) -> None:
+        """Give this turn only after `wait` has returned."""
+        self._gates.append((turn, wait))
 
     @property
     def url(self) -> str:

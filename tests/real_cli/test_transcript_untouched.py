@@ -7,11 +7,13 @@ import dataclasses
 import pytest
 
 from adsum_collector.agents.installer import Transport
+from tests.real_cli import scripts
 from tests.real_cli.census import census, subscribe
 from tests.real_cli.cli_rig import Terminal
 from tests.real_cli.conftest import NewHome
 from tests.real_cli.fleet import until
 from tests.real_cli.hook_sink import HookSink, http_hooks
+from tests.real_cli.mock_model import MockModel
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.timeout(120)]
 
@@ -40,16 +42,21 @@ CUT_SHORT = {("error", "shim"): {"StopFailure"}}
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_headless_run_writes_no_line_more_with_our_hooks(
-    script: str, transport: Transport, new_home: NewHome, sink: HookSink
+    script: str, transport: Transport, new_home: NewHome, sink: HookSink, model: MockModel
 ) -> None:
+    """The last answer comes after the hooks have reported: at its end the CLI kills those that still run."""
     plain, hooked = (
         dataclasses.replace(new_home(name), extra=TASK_TOOLS) for name in ("plain", "hooked")
     )
     subscribe(hooked, sink.url, transport)
     sink.hear_shims(hooked.path / "adsum" / "collector.sock")
 
-    for home in (plain, hooked):
-        home.run(f"do play:{script}", *BYPASS, fails=script == "error")
+    plain.run(f"do play:{script}", *BYPASS, fails=script == "error")
+    before = SCRIPTS[script] - {"StopFailure", "SessionEnd"}
+    model.answer_after(
+        scripts.SCRIPTS[script][-1], lambda: until(lambda: sink.events >= before, "hooks")
+    )
+    hooked.run(f"do play:{script}", *BYPASS, fails=script == "error")
 
     assert census(hooked) == census(plain)
     posted = SCRIPTS[script] - CUT_SHORT.get((script, transport), set())
