@@ -55,7 +55,8 @@ class Listener:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.raw]
+        """Return what was reported; a sender that was killed may have connected and written nothing."""
+        return [json.loads(line) for line in self.raw if line]
 
 
 @pytest.fixture
