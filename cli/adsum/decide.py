@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from adsum.client import fetch, fetch_sessions, hub_url, named, path_of, send, typed
 from adsum.outcome import CommandError, Exit, put, put_json, require, say
+from adsum_shared.characters import escape_code, fold_blank_lines
 from adsum_shared.redact import clean
 from adsum_shared.state import CommandView, QueuedView, RequestView, SessionView
 
@@ -49,6 +50,10 @@ _CODES = {
 }
 #: Of several the gravest is the command's.
 GRAVITY = (Exit.OK, Exit.PARTIAL, Exit.OVERRULED, Exit.TOO_LATE, Exit.ERROR)
+ALLOWING = ("allow", "always", "plan")
+SURE = "It may read as something else, see above. Allow it all the same? [y/N]"
+#: So many lines and fewer are seen together with the question.
+SHORT = 12
 ATTACH = "Answer it at its terminal: adsum attach"
 
 
@@ -105,11 +110,7 @@ def decide(asked: DecisionAsked) -> Exit:
         put(request_text(each), to=sys.stderr)  # beside the data
         body = decision_of(each) | _parameters(asked, each)
         # An empty line is no yes: nobody decides by a key too many.
-        if (
-            asked.yes
-            or asked.ask is None
-            or asked.ask(_question(each, body)).lower() in ("y", "yes")
-        ):
+        if asked.yes or asked.ask is None or _is_agreed(asked.ask, each, body):
             told.append((each, body))
         else:
             say("Nothing is decided.")
@@ -124,6 +125,17 @@ def decide(asked: DecisionAsked) -> Exit:
     if not ended:
         return Exit.ERROR
     return max((_CODES.get(it.outcome, Exit.ERROR) for _, it in ended), key=GRAVITY.index)
+
+
+def _is_agreed(ask: Callable[[str], str], each: OpenRequest, body: dict[str, Any]) -> bool:
+    """Return whether the person agrees; twice, to let an agent do what may read as something else."""
+    questions = [_question(each, body), *([SURE] if is_doubtful(each) else [])]
+    return all(ask(question).lower() in ("y", "yes") for question in questions)
+
+
+def is_doubtful(wanted: OpenRequest) -> bool:
+    hold = wanted.request.hold
+    return wanted.verb in ALLOWING and hold is not None and bool(hold.cautions)
 
 
 def decision_of(wanted: OpenRequest) -> dict[str, Any]:
@@ -201,17 +213,8 @@ def _one_of(asked: DecisionAsked, found: Sequence[OpenRequest]) -> OpenRequest:
 def _heads(wanted: OpenRequest) -> dict[str, None]:
     """A session's title and what it asks, once where both are the same, as of a plan."""
     view, request = wanted.view, wanted.request
-    asks = clean(request.summary or request.tool or request.kind)
+    asks = clean(escape_code(request.summary or request.tool or request.kind))
     return dict.fromkeys((clean(view.title) or "(untitled)", asks))
-
-
-def visible(text: str) -> str:
-    """Nothing in it can hide: what does not show as itself is written as an escape."""
-    shown = (
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
-        for each in text
-    )
-    return "".join(shown)
 
 
 def request_text(wanted: OpenRequest) -> str:
@@ -220,17 +223,17 @@ def request_text(wanted: OpenRequest) -> str:
     lines = [
         "",
         f"{clean(view.session_id)[:8]}  {clean(view.title) or '(untitled)'}",
-        f"on {clean(view.host)}, in {visible(view.cwd or '?')}",
+        f"on {clean(view.host)}, in {escape_code(view.cwd or '?')}",
         f"asks: {clean(request.kind)} {clean(request.tool)}".rstrip(),
     ]
     for name, value in (request.payload or {}).items():
         if name == "questions" and request.hold is not None and "answer" in request.hold.verbs:
             lines += map(_listed, value)
             continue
-        body = visible(value if isinstance(value, str) else _plain(value))
-        lines.append(f"  {visible(name)}:{chr(10) if chr(10) in body else ' '}{body}")
+        body = fold_blank_lines(escape_code(value if isinstance(value, str) else _plain(value)))
+        lines.append(f"  {escape_code(name)}:{chr(10) if chr(10) in body else ' '}{body}")
     if wanted.verb == "always" and request.hold is not None:
-        lines.append(f"from now on, in this session: {visible(', '.join(request.hold.always))}")
+        lines.append(f"from now on, in this session: {escape_code(', '.join(request.hold.always))}")
     lines += _cautions(request)
     return "\n".join(lines)
 
@@ -242,6 +245,8 @@ def _cautions(request: RequestView) -> Iterator[str]:
         yield f"{len(hold.agreed)} of {hold.persons}{names} have allowed it: it takes that many persons"
     if hold is not None and hold.unverified:
         yield "unverified: no call of the agent's was heard of that asks so"
+    if hold is not None:
+        yield from hold.cautions
 
 
 def _plain(value: Any) -> str:
@@ -254,8 +259,18 @@ def _question(wanted: OpenRequest, body: dict[str, Any]) -> str:
     words = {"allow": "Allow it", "always": "Allow it, always", "deny": "Deny it"}
     words |= {"plan": "Have this plan carried out"}
     labels = ", ".join(each for labels in body.get("answers", {}).values() for each in labels)
-    words["answer"] = f"Answer so: {visible(labels)}"
-    return f"{words.get(wanted.verb, 'Answer so')}? [y/N]"
+    words["answer"] = f"Answer so: {escape_code(labels)}"
+    return f"{words.get(wanted.verb, 'Answer so')}{extent_of(wanted.request)}? [y/N]"
+
+
+def extent_of(request: RequestView) -> str:
+    """Say how long the longest text is and how it begins, where that may have scrolled out of sight."""
+    texts = [value for value in (request.payload or {}).values() if isinstance(value, str)]
+    lines = max((text.splitlines() for text in texts), key=len, default=[])
+    if len(lines) <= SHORT:
+        return ""
+    first = escape_code(next((line for line in lines if line.strip()), ""))
+    return f" ({len(lines)} lines, the first: {first[:COLUMNS]})"
 
 
 def _parameters(asked: DecisionAsked, wanted: OpenRequest) -> dict[str, Any]:
@@ -305,16 +320,18 @@ def _answers(asked: DecisionAsked, questions: Sequence[Any]) -> dict[str, Any]:
 
 def _listed(question: Any) -> str:
     """With all that is said of each option."""
-    lines = [f"  {visible(str(question['question']))}"]
+    lines = [f"  {escape_code(str(question['question']))}"]
     for number, each in enumerate(question.get("options") or [], 1):
         rest = [str(value) for name, value in each.items() if name != "label" and value]
-        lines.append("  ".join([f"    {number}", *map(visible, (str(each.get("label")), *rest))]))
+        lines.append(
+            "  ".join([f"    {number}", *map(escape_code, (str(each.get("label")), *rest))])
+        )
     return "\n".join(lines)
 
 
 def _wanted_of(question: Any, name: str) -> str:
     several = " (several: 1,3)" if question.get("multiSelect") is True else ""
-    return f"{visible(name)} A number, or words{several}:".lstrip()
+    return f"{escape_code(name)} A number, or words{several}:".lstrip()
 
 
 def labels_in(text: str, question: Any) -> list[str]:
@@ -340,12 +357,14 @@ def _filled(asked: DecisionAsked, fields: dict[str, Any]) -> dict[str, Any]:
     given = dict(each.partition("=")[::2] for each in asked.answers)
     if not given and asked.ask is not None:
         given = {
-            name: asked.ask(f"{visible(str(about.get('title') or name))} ({about.get('type')}):")
+            name: asked.ask(
+                f"{escape_code(str(about.get('title') or name))} ({about.get('type')}):"
+            )
             for name, about in fields.items()
         }
     require(
         not given.keys() - fields.keys(),
-        f"Give --answer FIELD=VALUE, of the fields {', '.join(map(visible, fields))}.",
+        f"Give --answer FIELD=VALUE, of the fields {', '.join(map(escape_code, fields))}.",
     )
     return {name: _value(name, text, fields[name]) for name, text in given.items() if text}
 
@@ -358,7 +377,7 @@ def _value(name: str, text: str, about: Any) -> Any:
             return {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
         return {"integer": int, "number": float}.get(kind, str)(text)
     except (KeyError, ValueError) as error:
-        raise CommandError(f"{visible(name)} is no {kind}: {text!r}.", Exit.USAGE) from error
+        raise CommandError(f"{escape_code(name)} is no {kind}: {text!r}.", Exit.USAGE) from error
 
 
 def give(url: str, view: SessionView, body: dict[str, Any]) -> CommandView:
@@ -436,7 +455,7 @@ def show_queue(asked: ActionAsked) -> None:
     for number, each in enumerate(view.queue, 1):
         head = f"{number:>2}  {each.id[:8]}  {clean(each.by)}  "
         now = "(being said) " if each.state != "waiting" else ""
-        text = " ".join(visible(each.text).split())
+        text = " ".join(escape_code(each.text).split())
         line = f"{head}{now}{text}"
         put(line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1]}…")
     if not view.queue:
@@ -452,7 +471,7 @@ def item_of(queue: Sequence[QueuedView], wanted: str) -> QueuedView:
         return found[0]
     why = "Several items begin so" if found else "No such item waits"
     raise CommandError(
-        f"{why}: {visible(wanted)[:40]}. What waits: adsum queue ID --list", Exit.USAGE
+        f"{why}: {escape_code(wanted)[:40]}. What waits: adsum queue ID --list", Exit.USAGE
     )
 
 

@@ -24,11 +24,12 @@ from adsum.decide import (
     OpenRequest,
     awaited,
     decision_of,
+    extent_of,
     give,
     in_words,
+    is_doubtful,
     request_text,
     takes,
-    visible,
     why_not,
 )
 from adsum.outcome import CommandError, require
@@ -37,6 +38,7 @@ from adsum.text.details import session_details
 from adsum.text.tables import WORDS, counts_line, session_lines
 from adsum.text.words import advice, unknown_in
 from adsum.watch import FollowedRoster, follow
+from adsum_shared.characters import escape_code
 from adsum_shared.redact import clean
 from adsum_shared.state import ActivityEntry, Group, SessionView
 
@@ -90,7 +92,7 @@ class Confirm(ModalScreen[str | None]):
     """The whole of what would be done. Its result is what is said with it; None: nothing is done.
 
     asks: what may be typed; None: it takes a `y`, since nobody decides by a key too many. must: an
-    empty text does nothing.
+    empty text does nothing. doubtful: it may read as something else, so it takes two.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,9 +109,16 @@ class Confirm(ModalScreen[str | None]):
     """
 
     def __init__(
-        self, whole: str, does: str, asks: str | None = None, *, must: bool = False
+        self,
+        whole: str,
+        does: str,
+        asks: str | None = None,
+        *,
+        must: bool = False,
+        doubtful: bool = False,
     ) -> None:
         super().__init__()
+        self.doubtful = doubtful
         self.whole, self.does, self.asks, self.must = whole, does, asks, must
 
     def compose(self) -> ComposeResult:
@@ -131,7 +140,12 @@ class Confirm(ModalScreen[str | None]):
             self.dismiss(said)
 
     def action_agree(self) -> None:
-        if self.asks is None:
+        if self.asks is not None:
+            return
+        if self.doubtful:
+            self.doubtful = False
+            self.query_one(".does", Static).update(Text(f"y again: {self.does}   Esc: leave it"))
+        else:
             self.dismiss("")
 
     def action_leave(self) -> None:
@@ -327,8 +341,9 @@ class Top(App[None]):
         if (wanted := self._asked(name)) is None:
             return
         does, body = DOES[wanted.verb], decision_of(wanted)
+        does += extent_of(wanted.request)
         if name == "approve":
-            confirm = Confirm(request_text(wanted), does)
+            confirm = Confirm(request_text(wanted), does, doubtful=is_doubtful(wanted))
         else:
             confirm = Confirm(request_text(wanted), does, "why, if you like")
         self._confirm(wanted.view, confirm, lambda said: body | ({"text": said} if said else {}))
@@ -344,7 +359,7 @@ class Top(App[None]):
             return
         label = str(options[number - 1].get("label"))
         answers = {str(question["question"]): [label]}
-        confirm = Confirm(request_text(wanted), f"answer {visible(label)}")
+        confirm = Confirm(request_text(wanted), f"answer {escape_code(label)}")
         self._confirm(wanted.view, confirm, lambda _: decision_of(wanted) | {"answers": answers})
 
     def action_reply(self) -> None:
@@ -430,7 +445,7 @@ def _question(wanted: OpenRequest) -> dict[str, Any] | None:
 
 def _named(view: SessionView) -> str:
     title = clean(view.title) or "(untitled)"
-    where = f"on {clean(view.host)}, in {visible(view.cwd or '?')}"
+    where = f"on {clean(view.host)}, in {escape_code(view.cwd or '?')}"
     return f"{clean(view.session_id)[:8]}  {title}\n{where}\n{clean(view.state.label)}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from adsum_hub.rest.api import (
 from adsum_hub.roster import Roster
 from adsum_hub.views import command_views
 from adsum_shared import streams
+from adsum_shared.characters import CONTROL
 from adsum_shared.commands import (
     ACTIONS,
     DECISION_TTL_MS,
@@ -85,8 +85,6 @@ PARAMETERS: dict[str, frozenset[str]] = {
 #: Without which an action is none.
 NEEDED = {"prompt": ("text",), "queue": ("text",), "withdraw": ("item",), "move": ("item", "place")}
 MOST_PLACE = 1_000
-#: But for line breaks and tabs; and what turns the direction of text, so that it reads otherwise.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 #: The first decision of a request wins, at whatever hub: KEYS are what decided it and the stream.
 #: ARGV[1]: what may be there, a command that came to nothing, or empty. Answers what is there instead.
 _GIVE = """
@@ -408,7 +406,7 @@ def _require_belonging(asked: CommandAsked) -> None:
 def _require_plain(asked: CommandAsked, most: int) -> None:
     """Raises BadRequestError."""
     for text in _texts(asked):
-        if _CONTROL.search(text):
+        if CONTROL.search(text):
             step = "Take them out: a terminal would obey them."
             raise BadRequestError(400, "There are control characters in it.", step)
         if len(text) > most:

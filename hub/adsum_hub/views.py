@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from adsum_hub.facts import Facts, Gauges, Request
 from adsum_hub.verdict.judge import Review, Verdict, end_of
+from adsum_shared.cautions import cautions_of
 from adsum_shared.signals import Hold, RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,
@@ -316,6 +317,8 @@ def request_views(
 
 #: What may be said to a request of which not all is shown.
 REFUSING = frozenset({"deny", "defer"})
+#: What lets an agent do what it wrote itself.
+ALLOWING = frozenset({"allow", "always", "plan"})
 #: Collectors cut longer lists and objects, and leave no trace of it.
 MOST_WHOLE_ITEMS, MOST_WHOLE_FIELDS = 200, 20
 
@@ -330,8 +333,11 @@ def hold_view(request: Request, hold: Hold, offset_ms: int, facts: Facts) -> Hol
     agreed = tuple(it.by for it in told if it.outcome == "awaits_second")
     always = tuple(hold.always or ())
     unverified = request.kind == "permission" and not _is_called(request, facts)
+    is_allowed = not ALLOWING.isdisjoint(verbs)
+    cautions = cautions_of(request.payload or {}, always) if is_allowed else ()
+    persons = hold.persons
     return HoldView(
-        hold.binding, tuple(verbs), until, always, partial, hold.persons, agreed, unverified
+        hold.binding, tuple(verbs), until, always, partial, persons, agreed, unverified, cautions
     )
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 import msgspec
 
 from adsum_shared import AdsumError
+from adsum_shared.characters import CONTROL
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -149,8 +150,6 @@ REPORT_PREFIX: Final = "adsum_report."
 ISSUE_MAX: Final = 200
 NOTES_MAX: Final = 4_000
 REPORTER_MAX: Final = 80
-#: But for line breaks and tabs; and what turns the direction of text, so that it reads otherwise.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _HOST = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
@@ -188,7 +187,7 @@ def require_text(name: str, text: str | None, most: int, *, lines: bool = True) 
     if len(text) > most:
         cause = f"The {name} has {len(text):,} characters."
         raise ReportError(cause, f"Give at most {most:,}.")
-    if _CONTROL.search(text) or not (lines or text.isprintable()):
+    if CONTROL.search(text) or not (lines or text.isprintable()):
         step = "Take them out." if lines else "Give one line, without them."
         raise ReportError(f"There are control characters in the {name}.", step)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adsum.decide import asker, labels_in, visible
+from adsum.decide import asker, labels_in
 from adsum.outcome import CommandError
 from tests.deciding import FORM, QUESTIONS, FakeMachine
 from tests.hub_processes import HubProcess, started
@@ -51,11 +51,52 @@ def test_the_whole_command_is_shown_and_the_effect_is_waited_for(
     code, out, err = run("approve", "--yes")
 
     assert (code, out) == (0, "s on lab: allow: took effect\n")
-    assert "  command:\nmake\n  clean\\u202e # x\n" in err
+    assert "  command:\nmake\n  clean\\u{202e} # x\n" in err
     assert [(each.verb, each.request_id) for each in machine.obeyed] == [("allow", "r1")]
     code, _, err = run("approve", "--yes")
     assert code == 2
     assert "No session asks anything" in err
+
+
+def replies_with(monkeypatch: pytest.MonkeyPatch, *replies: str) -> list[str]:
+    """Answers at the terminal in this order. Returns the questions, also those asked later."""
+    questions: list[str] = []
+    left = iter(replies)
+
+    def ask(question: str) -> str:
+        questions.append(question)
+        return next(left)
+
+    monkeypatch.setattr("adsum.decide.asker", lambda: ask)
+    return questions
+
+
+def test_a_command_that_may_read_as_another_is_escaped_and_asked_about_twice(
+    run: Run, hub: HubProcess, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.asks(payload={"command": ": \u061c; python3 x.py \u061c # git log --oneline"})
+    asked(hub)
+    questions = replies_with(monkeypatch, "y", "n", "y", "y")
+    code, _, err = run("approve")
+
+    assert "  command: : \\u{61c}; python3 x.py \\u{61c} # git log --oneline\n" in err
+    assert "It holds characters that nobody can see: U+061C.\n" in err
+    assert [each.split("? ")[0][-8:] for each in questions] == ["Allow it", "the same"]
+    assert (code, machine.obeyed) == (1, [])
+    assert run("approve")[0] == 0
+
+
+def test_a_long_command_says_beside_the_question_how_it_begins(
+    run: Run, hub: HubProcess, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.asks(payload={"command": "python3 evil.py" + "\n" * 401 + "git log\n" * 208})
+    asked(hub)
+    questions = replies_with(monkeypatch, "n")
+    code, _, err = run("approve")
+
+    assert questions == ["Allow it (609 lines, the first: python3 evil.py)? [y/N]"]
+    assert "\n[400 blank lines]\n" in err
+    assert (code, machine.obeyed) == (1, [])
 
 
 def test_what_became_of_it_is_told_apart(run: Run, hub: HubProcess, machine: FakeMachine) -> None:
@@ -191,19 +232,12 @@ def test_a_question_is_read_once_as_a_list_and_the_chosen_label_is_confirmed(
     payload = {"questions": [{"question": "Which colour?", "options": options}]}
     machine.asks("c3", "r3", "answer", request_kind="question", payload=payload)
     asked(hub)
-    heard: list[str] = []
-    replies = iter(("1", "n"))
-
-    def ask(question: str) -> str:
-        heard.append(question)
-        return next(replies)
-
-    monkeypatch.setattr("adsum.decide.asker", lambda: ask)
+    questions = replies_with(monkeypatch, "1", "n")
     err = run("answer", "c3")[2]
 
     assert "  Which colour?\n    1  Red  as a rose\n    2  Blue\n" in err
     assert "label" not in err
-    assert heard == ["A number, or words:", "Answer so: Red? [y/N]"]
+    assert questions == ["A number, or words:", "Answer so: Red? [y/N]"]
 
 
 def test_what_is_called_as_its_session_is_named_once(
@@ -215,7 +249,3 @@ def test_what_is_called_as_its_session_is_named_once(
     asked(hub, 2)
 
     assert "1  one  work of one\n" in run("plan", "--yes")[2]
-
-
-def test_nothing_hides_in_what_is_shown() -> None:
-    assert visible("a\x1b[2Jb\u202ec\n\td") == "a\\x1b[2Jb\\u202ec\n\td"

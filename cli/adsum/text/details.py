@@ -21,6 +21,7 @@ from adsum.text.words import (
     short,
     witness_word,
 )
+from adsum_shared.characters import escape_code
 from adsum_shared.redact import clean
 from adsum_shared.state import (
     ActivityEntry,
@@ -98,13 +99,13 @@ def _facts(
     yield "last answer", cut(view.last_answer)
     yield "host", host
     yield "project", clean(view.project)
-    yield "directory", clean(view.cwd)
-    yield "worktree", clean(view.worktree)
+    yield "directory", escape_code(view.cwd or "")
+    yield "worktree", escape_code(view.worktree or "")
     yield "branch", clean(view.branch)
     yield "to review", clean(view.review.label if view.review else None)
     yield "reported", reported(view, now)
     yield "suspended", _suspended(view, now)
-    yield "PR", clean(view.pr)
+    yield "PR", escape_code(view.pr or "")
     yield "forked from", clean(view.forked_from)
     yield "model", clean(view.model)
     yield "mode", clean(view.mode)
@@ -194,7 +195,7 @@ def cost_words(usage: UsageView, model: str, *, plain: bool) -> str:
 def asked(request: RequestView, now: int) -> str:
     what = f"{clean(request.kind)} {clean(request.tool)}".rstrip()
     if request.summary:
-        what = f"{what}: {clean(request.summary)}"
+        what = f"{what}: {clean(escape_code(request.summary))}"
     return f"{what} (since {age(now - request.opened_at)})"
 
 
@@ -234,7 +235,8 @@ def activity_lines(view: SessionView, entries: Sequence[ActivityEntry], now: int
     wide, kinds = max(map(len, ages)), max(cell_len(clean(entry.kind)) for entry in entries)
     lines = []
     for entry, at in zip(entries, ages, strict=True):
-        text = Text(clean(entry.text))
+        is_code = entry.kind.startswith(("tool.", "request."))
+        text = Text(clean(escape_code(entry.text or "") if is_code else entry.text))
         if entry.agent_id and not entry.kind.startswith("child."):
             who = names.get(entry.agent_id, clean(entry.agent_id)[:8])
             text = Text.assemble((f"[{who}] ", "dim"), text)

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from adsum_shared.characters import CONTROL
 from adsum_shared.commands import NotObeyedError
 from adsum_shared.signals import AnySignal, CostReported, Delivery, MetaChanged, PromptSubmitted
 
@@ -107,7 +108,6 @@ def plain(value: Mapping[str, Any]) -> dict[str, Any]:
 
 #: Of a reason, an answer or a note that somebody gives from elsewhere.
 TEXT_MAX = 4_000
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def require_text(text: str | None, what: str) -> str:
@@ -115,7 +115,7 @@ def require_text(text: str | None, what: str) -> str:
     text = (text or "").strip()
     if len(text) > TEXT_MAX:
         raise NotObeyedError(f"{what} is too long: {TEXT_MAX} characters at most")
-    if _CONTROL.search(text):
+    if CONTROL.search(text):
         raise NotObeyedError(f"{what} holds control characters")
     return text
 

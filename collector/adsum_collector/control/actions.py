@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import stat
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -33,6 +32,7 @@ from adsum_collector.control.terminal import (
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.processes import AgentProcess
 from adsum_shared import WallClock
+from adsum_shared.characters import CONTROL
 from adsum_shared.commands import MOST_PROMPT, Command, NotObeyedError
 from adsum_shared.signals import (
     AnySignal,
@@ -63,7 +63,6 @@ MOST_AWAITED: Final = 64
 #: By these a prompt is recognised, which witnesses cut and wrap in their own ways.
 KNOWN_BY: Final = 100
 INBOX_S: Final = 3.0
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Way = Literal["terminal", "inbox"]
 #: Obeys one command. Raises NotObeyedError, OSError: nothing was done.
@@ -133,7 +132,7 @@ class Actions:
         if self._under_way >= MOST_AT_ONCE:
             raise NotObeyedError("too much is asked of this machine at once: try again")
         text = command.text or ""
-        if _CONTROL.search(text) or len(text) > MOST_PROMPT:
+        if CONTROL.search(text) or len(text) > MOST_PROMPT:
             raise NotObeyedError("the text is too long, or holds control characters")
 
     def begin(self, command: Command) -> None:

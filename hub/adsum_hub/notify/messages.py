@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from adsum_hub.notify.rules import REPORTED, Case, Content
+from adsum_shared.redact import clean
 
 Urgency = Literal["low", "normal", "high"]
 
@@ -150,5 +151,5 @@ def _state(case: Case) -> str:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(clean(text).split())
     return line if len(line) <= MOST_CHARS else f"{line[: MOST_CHARS - 1]}…"

@@ -87,7 +87,8 @@ export interface RequestView {
  *  always: in words, the rules that `always` would add. partial: not all that is asked is shown
  *  here, so nobody here may allow it: at the terminal alone it is seen whole. persons: how many must
  *  decide the same before anything is allowed; agreed: the names of those who have. unverified: no
- *  call of the agent's was heard of that it could belong to, so another program may have made it up. */
+ *  call of the agent's was heard of that it could belong to, so another program may have made it up.
+ *  cautions: sentences, each a reason why it may read as something else; a client asks twice then. */
 export interface HoldView {
   binding: string;
   verbs: string[];
@@ -97,6 +98,7 @@ export interface HoldView {
   persons?: number;
   agreed?: string[];
   unverified?: boolean;
+  cautions?: string[];
 }
 
 export interface ChildView {

@@ -224,7 +224,7 @@ async def test_a_request_is_allowed_by_a_y_below_its_whole_command_and_by_no_oth
     async with screen(hub) as pilot:
         await pilot.press("a", "enter", "space", "escape", "a")
         await pilot.pause()
-        assert "rm -rf build\nmake all \\u202e" in shown_whole(pilot)
+        assert "rm -rf build\nmake all \\u{202e}" in shown_whole(pilot)
         assert sent == []
         await pilot.press("y")
         await wait_until(lambda: sent)
@@ -232,6 +232,21 @@ async def test_a_request_is_allowed_by_a_y_below_its_whole_command_and_by_no_oth
         await wait_until(lambda: len(sent) == 2)
     about = {"session": ASKS.session_id, "request_id": "r1", "binding": HELD.binding}
     assert sent == [about | {"verb": "allow"}, about | {"verb": "deny", "text": "no"}]
+
+
+async def test_what_may_read_as_something_else_is_allowed_by_the_second_y(
+    hub: StandIn, sent: list[dict[str, Any]]
+) -> None:
+    doubtful = replace(PERMITS, hold=replace(HELD, cautions=("Nobody can see it.",)))
+    hub.sessions = [replace(ASKS, requests=(doubtful,))]
+    async with screen(hub) as pilot:
+        await pilot.press("a", "y")
+        await pilot.pause()
+        assert "Nobody can see it." in shown_whole(pilot)
+        assert "y again: allow it" in str(pilot.app.screen.query_one(".does", Static).content)
+        assert sent == []
+        await pilot.press("y")
+        await wait_until(lambda: sent)
 
 
 async def test_an_option_is_chosen_by_its_number_and_words_by_r(

@@ -9,7 +9,7 @@ import { opened, openSession } from "../core/navigation.js";
 import { askOfSession, openRequests } from "../core/requests.js";
 import { hostOf, lastSeen, otherAgent } from "../core/roster.js";
 import { iconOf, isOver, labelOf, modelName, remedyOf, titleOf, toneOf } from "../core/states.js";
-import { Age, Bar, html, Icon, lazy } from "../ui/html.js";
+import { Age, Bar, Code, html, Icon, lazy } from "../ui/html.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 /** @import { Ask } from "../core/requests.js" */
@@ -83,7 +83,7 @@ export function Card({ entry, first }) {
               ${isHeld(session) ? "Answer it here, or in its terminal" : remedyOf(state)} on${" "}
               <b>${plain(session.host)}</b>
               ${session.cwd && html`
-                , in <code>${plain(session.cwd)}</code>
+                , in <code><${Code} text=${session.cwd} /></code>
               `}
             </span>
           </p>
@@ -181,8 +181,8 @@ function AskBlock({ ask, whole }) {
         </p>
       `}
       <div class="ask-box">
-        <p class="ask-text" dir="auto">
-          ${ask.text}
+        <p class="ask-text" dir=${ask.code ? "ltr" : "auto"}>
+          ${ask.code ? html`<${Code} text=${ask.text} />` : ask.text}
         </p>
       </div>
       ${ask.options && ask.options.length > 0 && html`

@@ -3,14 +3,14 @@
 import { useSignal } from "../vendor/signals.js";
 import { askerOf } from "../board/card.js";
 import { me } from "../core/api.js";
-import { plain, record } from "../core/format.js";
+import { plain, record, visible } from "../core/format.js";
 import { hubNow } from "../core/link.js";
 import { openRequests } from "../core/requests.js";
 import { titleOf } from "../core/states.js";
-import { blocksOf, contentOf, editOf, fieldsOf, fullOf, isGrave, spansOf } from "./read.js";
+import { blocksOf, contentOf, editOf, fieldsOf, foldBlank, fullOf, isGrave, spansOf } from "./read.js";
 import { decide, givenOf, keyOf, sameAsked, whyNot } from "./state.js";
-import { allow, Area, Barred, cautionsOf, deny, Do, Fate, Fields, isDecided, Row } from "./view.js";
-import { Age, html, Icon, Until } from "../ui/html.js";
+import { allow, Area, Barred, cautionsOf, deny, Do, Extent, Fate, Fields, isDecided, Row } from "./view.js";
+import { Age, Code, html, Icon, Until } from "../ui/html.js";
 
 /** @import { Signal } from "../vendor/signals-core.js" */
 /** @import { Edit, Field } from "./read.js" */
@@ -26,7 +26,7 @@ export function Requests({ session }) {
 
 /** @param {Asked} asked */
 function Request({ session, request }) {
-  const { title, note: told, main, shell, questions, fields } = fullOf(request);
+  const { title, note: told, main, code, shell, questions, fields } = fullOf(request);
   const edit = editOf(request);
   const plan = request.kind === "plan" ? record(request.payload).plan : undefined;
   const asks = request.hold?.verbs.some((verb) => verb === "answer" || verb === "elicit");
@@ -50,7 +50,9 @@ function Request({ session, request }) {
       ` : typeof plan === "string" && plan.trim() ? html`
         <${Plan} text=${plan} />
       ` : main && html`
-        <pre class="request-main" data-shell=${shell} dir="auto">${main}</pre>
+        <pre class="request-main" data-shell=${shell} dir=${code ? "ltr" : "auto"}>
+          ${code ? html`<${Code} text=${main} />` : main}
+        </pre>
       `}
       ${!asks && questions.map((question, i) => html`<${Question} key=${i} question=${question} />`)}
       ${rest.length > 0 && html`<${Fields} fields=${rest} />`}
@@ -84,14 +86,18 @@ function Diff({ edit }) {
   return html`
     <p class="diff-path">
       <${Icon} name="pen-line" />
-      <bdi>${edit.path}</bdi>
+      <${Code} text=${edit.path} />
       ${edit.whole && html`<span>writes the whole file</span>`}
       ${edit.all && html`<span>replace all: wherever it stands</span>`}
     </p>
     ${edit.edits.map((lines, i) => html`
-      <pre key=${i} class="diff" tabindex="0" role="region" aria-label="What changes">
-        ${lines.map(({ sign, text }, at) => html`
-          <span key=${at} data-sign=${sign}>${sign} ${text}${"\n"}</span>
+      <pre key=${i} class="diff" dir="ltr" tabindex="0" role="region" aria-label="What changes">
+        ${foldBlank(lines).map(({ sign, text, blank }, at) => html`
+          <span key=${at} data-sign=${sign}>
+            ${`${sign} `}
+            ${blank ? html`<mark data-hidden="true">${blank} blank lines</mark>` : html`<${Code} text=${text} />`}
+            ${"\n"}
+          </span>
         `)}
       </pre>
     `)}
@@ -112,7 +118,12 @@ function Plan({ text }) {
               <span><${Spans} text=${words} /></span>
             </p>
           `;
-        if (kind === "code") return html`<pre key=${i} class="request-main" title=${mark}>${words}</pre>`;
+        if (kind === "code")
+          return html`
+            <pre key=${i} class="request-main" dir="ltr" title=${plain(mark)}>
+              <${Code} text=${words} />
+            </pre>
+          `;
         return html`<p key=${i} class=${`plan-${kind}`}><${Spans} text=${words} /></p>`;
       })}
     </div>
@@ -122,7 +133,11 @@ function Plan({ text }) {
 /** @param {{text: string}} props */
 function Spans({ text }) {
   return spansOf(text).map(({ kind, text: words }, i) =>
-    kind === "code" ? html`<code key=${i}>${words}</code>` : kind === "strong" ? html`<b key=${i}>${words}</b>` : words,
+    kind === "code"
+      ? html`<code key=${i}><${Code} text=${words} /></code>`
+      : kind === "strong"
+        ? html`<b key=${i}>${plain(words, words.length)}</b>`
+        : plain(words, words.length),
   );
 }
 
@@ -152,6 +167,7 @@ function Deciding({ session, request }) {
           "can be denied here, not allowed." }}
       />
     `}
+    <${Extent} request=${request} />
     <fieldset class="controls" disabled=${Boolean(why)} hidden=${decided}>
       <legend class="sr">Decide</legend>
       <div class="decide">
@@ -184,14 +200,14 @@ function Always({ session, request }) {
   const open = useSignal(false);
   const rules = request.hold?.always ?? [];
   const always = () =>
-    decide(session, request, { verb: "always", words: `Always allow ${plain(rules.join(", "), 120)}` });
+    decide(session, request, { verb: "always", words: `Always allow ${visible(rules.join(", "), 120)}` });
   if (!open.value)
     return html`<${Do} does="always-open" words="Always…" icon="shield-alert" onDo=${() => (open.value = true)} />`;
   return html`
     <div class="always">
       <p>From now on, in this session, this will be done <b>without asking</b>:</p>
       <ul>
-        ${rules.map((rule) => html`<li key=${rule}><code>${plain(rule, 4000)}</code></li>`)}
+        ${rules.map((rule) => html`<li key=${rule}><code><${Code} text=${rule.slice(0, 4000)} /></code></li>`)}
       </ul>
       <${Row} name="always" line>
         <${Do} does="always" words="Allow always" icon="check" look="do-main" onDo=${always} />
@@ -257,7 +273,7 @@ function PlanWays({ session, request }) {
     </div>
     <${Row} name="allow" line>
       <${Do} does="allow" words=${edited ? "Approve as edited" : "Approve"} icon="check" keys="a" look="do-main"
-        onDo=${approve} />
+        grave=${Boolean(request.hold?.cautions)} onDo=${approve} />
       <button type="button" class="button do" onClick=${() => (editing.value = !editing.value)}>
         <${Icon} name="pen-line" />
         ${editing.value ? "As it was" : "Change it"}
@@ -430,7 +446,7 @@ function Same({ session, request }) {
             <input type="checkbox" checked=${kept} onChange=${() => turn(name, kept)} />
             <span>
               <b><bdi>${titleOf(one)}</bdi></b>
-              <small>on ${plain(one.host)}${one.cwd && `, in ${plain(one.cwd)}`}</small>
+              <small>on ${plain(one.host)}${one.cwd && html`, in <${Code} text=${one.cwd} />`}</small>
             </span>
           </label>
         `;

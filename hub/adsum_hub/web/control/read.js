@@ -5,11 +5,13 @@ import { plain, record } from "../core/format.js";
 /** @import { RequestView } from "../wire.js" */
 
 /**
- * main: what is asked about, such as the command. fields: whatever else its payload holds.
+ * main: what is asked about, such as the command. code: main is drawn by `Code`, as the texts of fields are.
+ * fields: whatever else its payload holds.
  * @typedef {object} FullRequest
  * @property {string} title
  * @property {string} [note]
  * @property {string} [main]
+ * @property {boolean} code
  * @property {boolean} shell main is a command
  * @property {Question[]} questions
  * @property {[name: string, text: string][]} fields
@@ -23,10 +25,10 @@ const MAIN = { permission: ["command", "file_path", "url"], plan: ["plan"], dial
 /** @type {Record<string, string>} */
 const TITLES = { permission: "Permission", question: "Question", plan: "Plan", dialog: "Dialog" };
 
-/** @param {unknown} value @returns {string | undefined} */
-function fullWords(value) {
+/** code: as it is, to be drawn by `Code`. @param {unknown} value @returns {string | undefined} */
+function fullWords(value, code = false) {
   if (typeof value !== "string" || value.trim() === "") return undefined;
-  const text = plain(value.trim(), LONGEST_FULL);
+  const text = code ? value.slice(0, LONGEST_FULL) : plain(value.trim(), LONGEST_FULL);
   return value.length > LONGEST_FULL
     ? `${text}\n… (${(value.length - LONGEST_FULL).toLocaleString()} more characters)`
     : text;
@@ -59,24 +61,26 @@ export function fullOf(request) {
   const title = Object.hasOwn(TITLES, request.kind) ? TITLES[request.kind] : plain(request.kind);
   // What is no question shows all that its fields hold, also of some that are named so.
   const asked = request.kind === "question" ? questionsOf(payload.questions) : [];
+  const code = request.kind === "permission";
   const described = request.kind === "permission" ? fullWords(payload.description) : undefined;
   const shown = new Set([key, described && "description", asked.length > 0 && "questions"]);
   return {
     title: request.kind === "permission" && request.tool ? `${title}: ${plain(request.tool)}` : title,
     note: described,
-    main: key ? fullWords(payload[key]) : asked.length > 0 ? undefined : fullWords(request.summary),
+    main: key ? fullWords(payload[key], code) : asked.length > 0 ? undefined : fullWords(request.summary, code),
+    code,
     shell: key === "command",
     questions: asked,
     fields: Object.entries(payload)
       .filter(([name, value]) => !shown.has(name) && value != null)
       .map(([name, value]) => [
         plain(name).replaceAll("_", " "),
-        fullWords(typeof value === "string" ? value : JSON.stringify(value)) ?? "",
+        fullWords(typeof value === "string" ? value : JSON.stringify(value), true) ?? "",
       ]),
   };
 }
 
-/** @typedef {{sign: " " | "+" | "-", text: string}} DiffLine */
+/** @typedef {{sign: " " | "+" | "-", text: string, blank?: number}} DiffLine blank: so many lines, all blank */
 /**
  * path: of the file. edits: one after the other. whole: it replaces the file. all: wherever it stands.
  * @typedef {{path: string, edits: DiffLine[][], whole: boolean, all: boolean}} Edit
@@ -89,7 +93,7 @@ const MOST_CHARS = 70_000;
 
 /** @param {unknown} value */
 function lines(value) {
-  return plain(value, MOST_CHARS).split("\n");
+  return String(value).slice(0, MOST_CHARS).split(/\r?\n/);
 }
 
 /**
@@ -102,7 +106,7 @@ export function editOf({ kind, payload, role }) {
   if (kind !== "permission" || (role !== "edit" && role !== "write")) return undefined;
   const { file_path: path, replace_all: all = false, ...changes } = record(payload);
   if (typeof path !== "string" || typeof all !== "boolean") return undefined;
-  const about = { path: plain(path, 4000), whole: false, all };
+  const about = { path: path.slice(0, 4000), whole: false, all };
   if (holdsOnly(changes, "old_string", "new_string")) return { ...about, edits: [diffIn(changes)] };
   const { edits, ...others } = changes;
   if (Array.isArray(edits) && edits.length > 0 && Object.keys(others).length === 0 && !all) {
@@ -115,6 +119,23 @@ export function editOf({ kind, payload, role }) {
   if (role === "write" && !all && holdsOnly(changes, "content"))
     return { ...about, whole: true, edits: [lines(changes.content).map((text) => ({ sign: "+", text }))] };
   return undefined;
+}
+
+/** @param {DiffLine[]} lines @returns {DiffLine[]} a line that counts them for more than three blank ones in a row */
+export function foldBlank(lines) {
+  /** @type {DiffLine[][]} */
+  const runs = [];
+  for (const line of lines) {
+    const run = runs.at(-1);
+    if (run && run[0].sign === line.sign && isBlank(run[0]) && isBlank(line)) run.push(line);
+    else runs.push([line]);
+  }
+  return runs.flatMap((run) => (run.length > 3 ? { sign: run[0].sign, text: "", blank: run.length } : run));
+}
+
+/** @param {DiffLine} line */
+function isBlank({ text }) {
+  return /^[ \t]*$/.test(text);
 }
 
 /** @param {Record<string, unknown>} held @param {string[]} names */
@@ -297,8 +318,10 @@ const GRAVE = [
   /\bdocker\b.*\bprune\b|\bfind\b.*-delete\b/,
 ];
 
-/** Whether a press too many would be dear: it is asked for twice. @param {RequestView} request */
-export function isGrave({ payload }) {
+/** Whether a press too many would be dear, or it may read as something else: it is asked for twice.
+ * @param {Pick<RequestView, "payload" | "hold">} request */
+export function isGrave({ payload, hold }) {
+  if (hold?.cautions) return true;
   const words = Object.values(record(payload)).filter((each) => typeof each === "string");
   return words.some((text) => GRAVE.some((pattern) => pattern.test(text)));
 }

@@ -3,16 +3,16 @@
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { done, saying, undo } from "../core/attention.js";
-import { capital, exact, plain, record } from "../core/format.js";
+import { capital, counted, exact, plain, record } from "../core/format.js";
 import { openSession } from "../core/navigation.js";
 import { openRequests } from "../core/requests.js";
-import { briefOf, isGrave } from "./read.js";
+import { briefOf, editOf, fullOf, isGrave } from "./read.js";
 import {
   became, decide, decidedOf, didWhat, givenOf, isFree, isReady, keyOf, leftOf, NOTHING, note, said, takeBack, watchRow,
   whyNot,
 } from "./state.js";
 import { Command, Part } from "../ui/controls.js";
-import { Age, html, Icon } from "../ui/html.js";
+import { Age, Code, html, Icon } from "../ui/html.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 /** @import { Verb } from "../core/attention.js" */
@@ -132,7 +132,7 @@ export function cautionsOf({ hold }) {
   if (persons > 1) words.push(`${agreed.length} of ${persons} have allowed it${names}: it takes that many persons.`);
   if (unverified)
     words.push("Unverified: no call of the agent's was heard of that asks so, so another program may have made it up.");
-  return words;
+  return [...words, ...(hold?.cautions ?? [])];
 }
 
 /** @param {RequestView} request */
@@ -204,6 +204,7 @@ function CardRow({ session, request }) {
     <${Fate} ...${asked} />
     ${cautions.map((words) => html`<p key=${words} class="caution">${words}</p>`)}
     ${brief && brief.length > 0 && html`<${Fields} fields=${brief} />`}
+    <${Extent} request=${request} />
     <${Row} name=${name}>
       ${options?.options.map((label, i) => html`
         <${Do}
@@ -324,6 +325,23 @@ function followFinger(card, onDrawn) {
   };
 }
 
+/** So many lines and fewer are seen together with what decides. */
+const SHORT = 12;
+
+/** How long it is and how it begins, where its begin may be out of sight. @param {{request: RequestView}} props */
+export function Extent({ request }) {
+  const { main = "" } = fullOf(request);
+  const changed = editOf(request)?.edits.flat();
+  const lines = changed?.map(({ text }) => text) ?? main.replace(/\r?\n$/, "").split(/\r?\n/);
+  if (lines.length <= SHORT) return null;
+  const first = lines.find((line) => line.trim()) ?? "";
+  return html`
+    <p class="extent">
+      ${counted(lines.length, "line")}; the first: <code><${Code} text=${first.slice(0, 200)} /></code>
+    </p>
+  `;
+}
+
 /** @param {{fields: [string, string][]}} props */
 export function Fields({ fields }) {
   return html`
@@ -331,7 +349,7 @@ export function Fields({ fields }) {
       ${fields.map(([name, text]) => html`
         <div key=${name}>
           <dt>${name}</dt>
-          <dd class="raw" dir="auto">${text}</dd>
+          <dd class="raw" dir="ltr"><${Code} text=${text} /></dd>
         </div>
       `)}
     </dl>

@@ -94,7 +94,7 @@ export const FACET_LOOK = {
 };
 
 export const OFFERED = /** @type {Facet[]} */ (Object.keys(FACET_LOOK));
-const LONGEST_NAME = 80;
+export const LONGEST_NAME = 80;
 
 /** @param {Facet} facet @param {string} value @returns {string} */
 export function valueName(facet, value) {
@@ -104,13 +104,6 @@ export function valueName(facet, value) {
   if (facet !== "state" && facet !== "agent") return text;
   const words = text.replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
-}
-
-/** Filters in a few words, as a name for them. @param {Filters} wanted */
-export function inWords(wanted) {
-  const parts = OFFERED.flatMap((facet) => wanted[facet].map((value) => valueName(facet, value)));
-  const words = wanted.q.trim();
-  return [...parts, ...(words ? [`“${plain(words, LONGEST_NAME)}”`] : [])].join(", ");
 }
 
 /**

@@ -119,24 +119,6 @@ export function isUnwell({ state }) {
   return state === "missing" || state === "trouble";
 }
 
-/** @param {HostWitness} witness the collector's own sentence, else ours */
-export function witnessNote(witness) {
-  if (witness.note) return plain(witness.note);
-  return witness.state === "missing"
-    ? "It should report and does not. See `adsum hooks status`."
-    : "It reported a problem.";
-}
-
-/**
- * @param {Record<string, number>} counts
- * @returns {string} such as "unreadable line × 2, too long × 1", each unbroken
- */
-export function countsOf(counts) {
-  return Object.entries(counts)
-    .map(([cause, times]) => `${plain(cause).replaceAll("_", " ")}\u00a0\u00d7\u00a0${times.toLocaleString()}`)
-    .join(", ");
-}
-
 /** @type {Record<string, string>} */
 const GAP_REASONS = {
   cap: "its disk allowance was used up",

@@ -117,16 +117,6 @@ function onClick(click) {
   else go(link.pathname + link.search + link.hash);
 }
 
-/** What a view keeps in the address beside the filters; an empty value goes. @param {Record<string, string>} own */
-export function keepInAddress(own) {
-  const address = new URL(location.href);
-  for (const [name, value] of Object.entries(own)) {
-    if (value) address.searchParams.set(name, value);
-    else address.searchParams.delete(name);
-  }
-  if (address.href !== location.href) history.replaceState(history.state, "", address);
-}
-
 export function followAddress() {
   effect(() => {
     const address = new URL(location.href);

@@ -1,6 +1,6 @@
 // @ts-check
-/** What a session asks of its human: in short, for a card. Pure; all of it is plain text. */
-import { plain, record } from "./format.js";
+/** What a session asks of its human: in short, for a card. Pure. */
+import { LONGEST, plain, record } from "./format.js";
 
 /** @import { RequestView, SessionView } from "../wire.js" */
 
@@ -8,6 +8,7 @@ import { plain, record } from "./format.js";
  * @typedef {object} Ask
  * @property {"command" | "text" | "question" | "plan"} form
  * @property {string} text
+ * @property {boolean} [code] text is to be drawn by `Code`; else it is plain
  * @property {string} [note] the agent's own words about it
  * @property {string[]} [options]
  * @property {string} [more] what else waits
@@ -18,6 +19,11 @@ const FIRST = ["permission", "question", "plan", "dialog"];
 /** @param {unknown} value @returns {string | undefined} */
 function shortWords(value) {
   return typeof value === "string" && value.trim() !== "" ? plain(value.trim()) : undefined;
+}
+
+/** @param {unknown} value @returns {string | undefined} */
+function shortCode(value) {
+  return typeof value === "string" && value.trim() !== "" ? value.slice(0, LONGEST) : undefined;
 }
 
 /** @param {SessionView} session @returns {RequestView[]} most urgent first */
@@ -54,11 +60,11 @@ export function askOf(request) {
     return plan ? { form: "plan", text: plan.replace(/\n\s*\n/g, "\n") } : undefined;
   }
   if (request.kind !== "permission") return asText(shortWords(input.message) ?? summary);
-  const command = shortWords(input.command);
-  const text = command ?? shortWords(input.file_path) ?? shortWords(input.url) ?? summary;
+  const command = shortCode(input.command);
+  const text = command ?? shortCode(input.file_path) ?? shortCode(input.url) ?? shortCode(request.summary);
   if (!text) return undefined;
   const shell = command !== undefined || request.role === "shell";
-  return { form: shell ? "command" : "text", text, note: shortWords(input.description) };
+  return { form: shell ? "command" : "text", text, code: true, note: shortWords(input.description) };
 }
 
 /** @param {string | undefined} text @returns {Ask | undefined} */

@@ -303,34 +303,4 @@ export function rememberLastLive() {
   });
 }
 
-const ASK_EVERY_MS = 4000;
-/** What a machine read last is on its way while it says that it is done. */
-const AFTER_MS = 1500;
-
 export const readers = computed(() => hosts.value.filter((host) => host.scan));
-const reading = computed(() => readers.value.length > 0);
-
-/**
- * Calls `ask` every few seconds while one reads, and once when none does any more.
- * @param {() => void} ask
- * @returns {() => void} ends it
- */
-export function whileReading(ask) {
-  let read = false;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let last;
-  const end = effect(() => {
-    clearTimeout(last);
-    if (!reading.value) {
-      if (read) last = setTimeout(ask, AFTER_MS);
-      return;
-    }
-    read = true;
-    const timer = setInterval(() => document.visibilityState === "visible" && ask(), ASK_EVERY_MS);
-    return () => clearInterval(timer);
-  });
-  return () => {
-    end();
-    clearTimeout(last);
-  };
-}

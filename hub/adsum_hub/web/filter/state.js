@@ -1,7 +1,9 @@
 // @ts-check
 /** How many sessions each filter would leave, and views that were saved: name, view, filters and order. */
 import { batch, effect, signal, untracked } from "../vendor/signals-core.js";
-import { clearFilters, FACETS, filters, filtersIn, inWords, matches, searchOf, valueOf } from "../core/filters.js";
+import {
+  clearFilters, FACETS, filters, filtersIn, LONGEST_NAME, matches, OFFERED, searchOf, valueName, valueOf,
+} from "../core/filters.js";
 import { plain, record } from "../core/format.js";
 import { go } from "../core/navigation.js";
 import { allSessions, known } from "../core/roster.js";
@@ -179,4 +181,11 @@ export function holdsOf({ path, search }) {
   const by = sortIn(search);
   const order = by && `by ${by.column.title.toLowerCase()} ${by.down ? "downwards" : "upwards"}`;
   return [routeOf(viewOf(path)).title, inWords(filtersIn(search)), order].filter(Boolean).join(" · ");
+}
+
+/** Filters in a few words, as a name for them. @param {Filters} wanted */
+export function inWords(wanted) {
+  const parts = OFFERED.flatMap((facet) => wanted[facet].map((value) => valueName(facet, value)));
+  const words = wanted.q.trim();
+  return [...parts, ...(words ? [`“${plain(words, LONGEST_NAME)}”`] : [])].join(", ");
 }

@@ -9,7 +9,6 @@ import {
   FACETS,
   filtering,
   filters,
-  inWords,
   narrow,
   OFFERED,
   searchOf,
@@ -23,6 +22,7 @@ import { GROUPS } from "../core/states.js";
 import {
   deleteView,
   holdsOf,
+  inWords,
   LONGEST_VIEW_NAME,
   moveView,
   openView,

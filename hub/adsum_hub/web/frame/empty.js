@@ -5,8 +5,9 @@ import { signal } from "../vendor/signals-core.js";
 import { askHub } from "../core/api.js";
 import { counted, moment, plain } from "../core/format.js";
 import { linkState } from "../core/link.js";
-import { hosts, known, lastLive, lastLiveAt, whileReading } from "../core/roster.js";
+import { hosts, known, lastLive, lastLiveAt } from "../core/roster.js";
 import { pathTo } from "../core/routes.js";
+import { whileReading } from "../hosts/state.js";
 import { Command } from "../ui/controls.js";
 import { html, Icon } from "../ui/html.js";
 

@@ -2,8 +2,8 @@
 /** The search of the history: what is asked for, also by the address, and what was found. */
 import { batch, computed, effect, signal } from "../vendor/signals-core.js";
 import { askHub, listIn } from "../core/api.js";
-import { keepInAddress } from "../core/navigation.js";
 import { viewOf } from "../core/routes.js";
+import { keepInAddress } from "../list/state.js";
 
 /** @import { Signal } from "../vendor/signals-core.js" */
 /** @import { SessionView } from "../wire.js" */

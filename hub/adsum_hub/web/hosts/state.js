@@ -2,11 +2,11 @@
 /** Hosts as their page shows them: problems with their next steps, who works there, the sums. */
 import { computed, effect, signal } from "../vendor/signals-core.js";
 import { capital, plain } from "../core/format.js";
-import { byTrouble, isUnwell, troubleOf, witnessName, witnessNote, witnessState } from "../core/hosts.js";
-import { agentOf, applyHosts, away, here, hosts } from "../core/roster.js";
+import { byTrouble, isUnwell, troubleOf, witnessName, witnessState } from "../core/hosts.js";
+import { agentOf, applyHosts, away, here, hosts, readers } from "../core/roster.js";
 import { GROUPS } from "../core/states.js";
 
-/** @import { Group, HostView } from "../wire.js" */
+/** @import { Group, HostView, HostWitness } from "../wire.js" */
 
 /** So many signals are more than what is just on its way. */
 const MANY = 1000;
@@ -157,3 +157,42 @@ effect(() => {
   const timer = setInterval(ask, EVERY_MS);
   return () => clearInterval(timer);
 });
+
+/** @param {HostWitness} witness the collector's own sentence, else ours */
+function witnessNote(witness) {
+  if (witness.note) return plain(witness.note);
+  return witness.state === "missing"
+    ? "It should report and does not. See `adsum hooks status`."
+    : "It reported a problem.";
+}
+
+const ASK_EVERY_MS = 4000;
+/** What a machine read last is on its way while it says that it is done. */
+const AFTER_MS = 1500;
+
+const reading = computed(() => readers.value.length > 0);
+
+/**
+ * Calls `ask` every few seconds while one reads, and once when none does any more.
+ * @param {() => void} ask
+ * @returns {() => void} ends it
+ */
+export function whileReading(ask) {
+  let read = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let last;
+  const end = effect(() => {
+    clearTimeout(last);
+    if (!reading.value) {
+      if (read) last = setTimeout(ask, AFTER_MS);
+      return;
+    }
+    read = true;
+    const timer = setInterval(() => document.visibilityState === "visible" && ask(), ASK_EVERY_MS);
+    return () => clearInterval(timer);
+  });
+  return () => {
+    end();
+    clearTimeout(last);
+  };
+}

@@ -7,7 +7,6 @@ import { bytes, capital, counted, duration, exact, limitName, nearlyFull, plain 
 import {
   CLOCK_OFF_MS,
   conditionOf,
-  countsOf,
   gapWords,
   isUnwell,
   shareOf,
@@ -22,8 +21,8 @@ import { GROUP_LOOK, GROUPS } from "../core/states.js";
 import { Unreachable } from "../frame/notices.js";
 import { countEach, faultsOf, hostsFound, peopleByHost, watchAges } from "./state.js";
 import { LimitsShort, REACH, useReset } from "./strip.js";
-import { Command } from "../ui/controls.js";
-import { Age, Bar, Ghosts, Heard, html, Icon, lazy, Sentence, Until } from "../ui/html.js";
+import { Command, Heard } from "../ui/controls.js";
+import { Age, Bar, Ghosts, html, Icon, lazy, Sentence, Until } from "../ui/html.js";
 
 /** @import { Signal } from "../vendor/signals-core.js" */
 /** @import { Staff } from "./state.js" */
@@ -535,4 +534,14 @@ export function HostWitnesses({ witnesses }) {
       })}
     </ul>
   `;
+}
+
+/**
+ * @param {Record<string, number>} counts
+ * @returns {string} such as "unreadable line × 2, too long × 1", each unbroken
+ */
+function countsOf(counts) {
+  return Object.entries(counts)
+    .map(([cause, times]) => `${plain(cause).replaceAll("_", " ")}\u00a0\u00d7\u00a0${times.toLocaleString()}`)
+    .join(", ");
 }

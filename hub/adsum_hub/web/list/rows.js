@@ -9,7 +9,7 @@ import { askOfSession } from "../core/requests.js";
 import { lastSeen, otherAgent } from "../core/roster.js";
 import { sessionPath } from "../core/routes.js";
 import { titleOf } from "../core/states.js";
-import { Age, html, Icon } from "../ui/html.js";
+import { Age, Code, html, Icon } from "../ui/html.js";
 
 /** @import { Entry } from "../core/roster.js" */
 /** @import { SessionView } from "../wire.js" */
@@ -46,9 +46,10 @@ export function RowLink({ entry }) {
 export function AskLine({ session }) {
   const ask = session.state.group === "needs_you" ? askOfSession(session) : undefined;
   if (!ask) return null;
+  const cut = ask.text.slice(0, ASK_LONGEST).replace(/[ \t\n]+/g, " ");
   return html`
     <span class="row-ask" data-form=${ask.form}>
-      <bdi>${ask.text.slice(0, ASK_LONGEST).replace(/\s+/g, " ")}</bdi>
+      <bdi>${ask.code ? html`<${Code} text=${cut} />` : cut}</bdi>
     </span>
   `;
 }

@@ -204,3 +204,13 @@ function byName(a, b) {
     ((a.key ?? "") < (b.key ?? "") ? -1 : 1)
   );
 }
+
+/** What a view keeps in the address beside the filters; an empty value goes. @param {Record<string, string>} own */
+export function keepInAddress(own) {
+  const address = new URL(location.href);
+  for (const [name, value] of Object.entries(own)) {
+    if (value) address.searchParams.set(name, value);
+    else address.searchParams.delete(name);
+  }
+  if (address.href !== location.href) history.replaceState(history.state, "", address);
+}

@@ -4,7 +4,7 @@ import { decidedOf, keyOf, whyNot } from "../control/state.js";
 import { me } from "../core/api.js";
 import { markAllSeen, unread } from "../core/attention.js";
 import { clearFilters, FACET_LOOK, FACETS, filtering, filters, searchOf, toggle, valueName } from "../core/filters.js";
-import { plain } from "../core/format.js";
+import { plain, visible } from "../core/format.js";
 import { go, opened, openSession, show, view } from "../core/navigation.js";
 import { DENSITIES, density, setDensity, setTheme, theme, THEMES } from "../core/preferences.js";
 import { openRequests } from "../core/requests.js";
@@ -151,7 +151,7 @@ function toDecide(session) {
       key: `decide ${keyOf(session, request)}`,
       icon: "hand",
       title: `Decide: ${WORDS[request.kind] ?? `Needs permission: ${plain(request.tool ?? "a tool", 40)}`}`,
-      note: [...new Set([plain(request.summary ?? "", 120), titleOf(session), plain(session.host, 40)])]
+      note: [...new Set([leftToRight(request.summary ?? ""), titleOf(session), plain(session.host, 40)])]
         .filter(Boolean)
         .join(" · "),
       run: () => {
@@ -159,6 +159,12 @@ function toDecide(session) {
         leadTo(session.id, 300);
       },
     }));
+}
+
+/** @param {string} code */
+function leftToRight(code) {
+  const text = visible(code, 120);
+  return /[^\0-\x7f]/.test(text) ? `\u202d${text}\u202c` : text;
 }
 
 /** @param {string} id @param {number} frames for which it is waited: what decides is loaded late */

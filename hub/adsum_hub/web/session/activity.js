@@ -2,8 +2,8 @@
 /** What a session has started, and what it did, turn by turn. */
 import { signal } from "../vendor/signals-core.js";
 import { askerOf, CHILD_KINDS, childName, runningFirst, runs } from "../board/card.js";
-import { counted, duration, exact, plain, timeOfDay } from "../core/format.js";
-import { Age, html, Icon } from "../ui/html.js";
+import { counted, duration, exact, LONGEST, plain, timeOfDay } from "../core/format.js";
+import { Age, Code, html, Icon } from "../ui/html.js";
 
 /** @import { ReadonlySignal } from "../vendor/signals-core.js" */
 /** @import { Activity } from "./state.js" */
@@ -255,6 +255,7 @@ function Line({ entry, family, as = "li" }) {
   // An entry about a child names it; any other may have happened within one.
   const within = agent_id && !kind.startsWith("child.") ? agent_id : undefined;
   const failed = isFailed(entry);
+  const code = /^(tool|request)\./.test(kind);
   const { icon, words } = Object.hasOwn(KIND, kind)
     ? KIND[kind]
     : { icon: "circle-dashed", words: plain(kind).replace(/[._]/g, " ") };
@@ -262,8 +263,8 @@ function Line({ entry, family, as = "li" }) {
     <${as} class="line" data-kind=${kind} data-failed=${failed} data-child=${Boolean(within)}>
       <${Icon} name=${failed ? "octagon-x" : icon} />
       <b class="line-kind">${failed && kind === "tool.finished" ? "Tool failed" : words}</b>
-      <p class="line-words" dir="auto">
-        ${plain(text)}
+      <p class="line-words" dir=${code ? "ltr" : "auto"}>
+        ${code ? html`<${Code} text=${text.slice(0, LONGEST)} />` : plain(text)}
         ${within && html`${" "}<span class="line-by">by ${askerOf(within, family)}</span>`}
       </p>
       <time class="line-at" datetime=${new Date(at).toISOString()} title=${exact(at)}>

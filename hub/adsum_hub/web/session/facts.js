@@ -5,14 +5,14 @@ import { useSignal } from "../vendor/signals.js";
 import { Meta } from "../board/card.js";
 import { askHub } from "../core/api.js";
 import {
-  capital, costOf, costSource, duration, exact, fullness, limitName, nearlyFull, plain, tokensOf,
+  capital, costOf, costSource, duration, exact, fullness, HIDDEN, limitName, nearlyFull, plain, tokensOf, visible,
 } from "../core/format.js";
 import { problemOf, whoTold, witnessName } from "../core/hosts.js";
 import { openSession } from "../core/navigation.js";
 import { agentOf, hostOf, lastSeen } from "../core/roster.js";
 import { isNew, isOver, remedyOf } from "../core/states.js";
-import { Command, Copy, Part } from "../ui/controls.js";
-import { Age, Bar, Heard, html, Icon } from "../ui/html.js";
+import { Command, Copy, Heard, Part } from "../ui/controls.js";
+import { Age, Bar, Code, html, Icon } from "../ui/html.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 /** @import { ContextView, SessionView, UsageView } from "../wire.js" */
@@ -132,7 +132,7 @@ export function ToDo({ session }) {
           <div>
             <dt>directory</dt>
             <dd>
-              <bdi class="raw">${plain(cwd)}</bdi>
+              <span class="raw"><${Code} text=${cwd} /></span>
               <${Copy} text=${plain(cwd)} what="the directory" />
             </dd>
           </div>
@@ -153,7 +153,7 @@ export function resumeOf(session) {
   if (
     !/^[\w-]+( [\w-]+){0,4}$/.test(command) ||
     !/^[\w-]{1,100}$/.test(session_id) ||
-    (cwd && plain(cwd) !== cwd) ||
+    (cwd && visible(cwd) !== cwd) ||
     cwd?.includes("\n")
   )
     return undefined;
@@ -332,6 +332,7 @@ export function About({ session }) {
   const time = (/** @type {number | null | undefined} */ at) => at && exact(at);
   const text = (/** @type {string | number | null | undefined} */ value) =>
     value != null && value !== "" && html`<bdi>${plain(value)}</bdi>`;
+  const path = (/** @type {string | null | undefined} */ value) => value && html`<${Code} text=${value} />`;
   /** @type {[string, ComponentChildren][]} */
   const facts = [
     [
@@ -343,8 +344,8 @@ export function About({ session }) {
     ],
     ["agent", text(session.version ? `${session.agent} ${session.version}` : session.agent)],
     ["limits", text(agentOf(session)?.limits)],
-    ["directory", text(session.cwd)],
-    ["worktree", text(session.worktree)],
+    ["directory", path(session.cwd)],
+    ["worktree", path(session.worktree)],
     ["branch", text(session.branch)],
     ["pull request", session.pr && html`<${PullRequest} address=${session.pr} />`],
     ["forked from", session.forked_from && html`<${ForkedFrom} session=${session} />`],
@@ -376,10 +377,10 @@ export function About({ session }) {
  */
 function PullRequest({ address }) {
   const url = URL.canParse(address) ? new URL(address) : undefined;
-  if (!url || !["http:", "https:"].includes(url.protocol)) return html`<bdi>${plain(address)}</bdi>`;
+  if (!url || !["http:", "https:"].includes(url.protocol)) return html`<${Code} text=${address} />`;
   return html`
     <a class="link" href=${url.href} target="_blank" rel="noopener noreferrer">
-      <bdi>${plain(url.href)}</bdi>
+      <${Code} text=${url.href} />
       <span class="sr">, opens in a new tab</span>
     </a>
   `;
@@ -417,17 +418,12 @@ export function SessionWitnesses({ session }) {
   `;
 }
 
-/**
- * Control characters and marks that reverse the writing, in the escapes that JSON has for them.
- * @param {unknown} value
- */
+const hidden = new RegExp(`[${HIDDEN}]`, "gu");
+
+/** What nobody sees is in the escapes that JSON has for it. @param {unknown} value */
 function asText(value) {
-  // eslint-disable-next-line no-control-regex
-  const hidden = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
-  return JSON.stringify(value, null, 2).replace(
-    hidden,
-    (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  const escape = (/** @type {string} */ unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return JSON.stringify(value, null, 2).replace(hidden, (sign) => sign.split("").map(escape).join(""));
 }
 
 /** @param {{id: string}} props */
@@ -478,7 +474,7 @@ export function Raw({ id }) {
             <span class="way-words">Fetch again</span>
           </button>
         </div>
-        <pre class="json" tabindex="0" role="region" aria-label="The session as JSON">
+        <pre class="json" dir="ltr" tabindex="0" role="region" aria-label="The session as JSON">
           ${text}
         </pre>
       `}

@@ -3,7 +3,7 @@
 import { useEffect } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { askHub, listIn } from "../core/api.js";
-import { html, Icon } from "./html.js";
+import { Age, html, Icon } from "./html.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 /** @import { Signal } from "../vendor/signals-core.js" */
@@ -113,4 +113,13 @@ export function Part({ part, title, count, note, children }) {
       ${children}
     </section>
   `;
+}
+
+/** @param {{at: number}} props */
+export function Heard({ at }) {
+  return at > 0 ? html`
+    heard <${Age} at=${at} /> ago
+  ` : (
+    "never heard"
+  );
 }

@@ -5,7 +5,7 @@ import { useEffect, useMemo } from "../vendor/preact-hooks.js";
 import { h } from "../vendor/preact.js";
 import { computed } from "../vendor/signals-core.js";
 import { useSignal } from "../vendor/signals.js";
-import { duration, exact } from "../core/format.js";
+import { duration, exact, HIDDEN, visible } from "../core/format.js";
 import { hubNow } from "../core/link.js";
 
 /** @import { ComponentType } from "../vendor/preact.js" */
@@ -43,6 +43,23 @@ export function Until({ at }) {
   `;
 }
 
+/** Many blank lines, a character nobody sees, letters beyond ASCII. */
+const MARKED = new RegExp(`(\\n(?:[ \\t]*\\n){4,}|[${HIDDEN}]|[^\\0-\\x7f${HIDDEN}]+)`, "u");
+
+/** Code as it runs: from left to right, with nothing hidden. @param {{text: string}} props */
+export function Code({ text }) {
+  const parts = text.replaceAll("\r\n", "\n").split(MARKED);
+  return html`
+    <bdo dir="ltr">
+      ${parts.map((part, i) => {
+        if (i % 2 === 0) return part;
+        const words = part[0] === "\n" ? `\n${part.split("\n").length - 2} blank lines\n` : visible(part);
+        return html`<mark key=${i} data-hidden=${words !== part}>${words}</mark>`;
+      })}
+    </bdo>
+  `;
+}
+
 /** What of a sentence is to be typed: `in backticks`, or the command it ends with. */
 const TYPED = /`([^`]+)`|(?<=Next: )(adsum [a-z -]+)/;
 
@@ -72,15 +89,6 @@ export function Ghosts({ words }) {
       `)}
     </div>
   `;
-}
-
-/** @param {{at: number}} props */
-export function Heard({ at }) {
-  return at > 0 ? html`
-    heard <${Age} at=${at} /> ago
-  ` : (
-    "never heard"
-  );
 }
 
 // ---- parts that the first load does not need: their modules and styles are fetched when they are drawn

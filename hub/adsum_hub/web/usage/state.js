@@ -2,10 +2,11 @@
 /** The usage report that is looked at: what the address asks for, what the hub answers, what a chart shows of it. */
 import { batch, computed, effect, signal } from "../vendor/signals-core.js";
 import { askHub, listIn } from "../core/api.js";
-import { costOf, dollars, plain, short, tokensOf } from "../core/format.js";
-import { keepInAddress, moves } from "../core/navigation.js";
-import { whileReading } from "../core/roster.js";
+import { costOf, dollars, plain, short, SOURCES, tokensOf } from "../core/format.js";
+import { moves } from "../core/navigation.js";
 import { viewOf } from "../core/routes.js";
+import { whileReading } from "../hosts/state.js";
+import { keepInAddress } from "../list/state.js";
 
 /** @import { BudgetView, UsageReport, UsageView } from "../wire.js" */
 
@@ -320,4 +321,22 @@ export function compared(now, before, when) {
       ? `${Math.round(change + 1)} times as much as`
       : `${Math.max(1, Math.round(100 * Math.abs(change)))} % ${change > 0 ? "more" : "less"} than`;
   return { trend: change > 0 ? "up" : "down", words: `${size} in ${when}` };
+}
+
+/** Whose word a report's dollars are, and what its marks mean. @param {UsageReport} report */
+export function reportSource({ rows, total }) {
+  const sources = new Set(
+    rows.filter(({ usage }) => usage.cost_usd != null).map(({ usage }) => usage.cost_source ?? "computed"),
+  );
+  const bears = (/** @type {string} */ mark) =>
+    [...rows.map(({ usage }) => usage), total].some((usage) => costOf(usage).startsWith(mark));
+  const computed = `${bears("≈") ? "≈ " : ""}${SOURCES.computed}`;
+  const words = [];
+  if (sources.has("mixed")) words.push(`${computed}, wholly or in part`);
+  else if (sources.has("computed"))
+    words.push(`${computed}${sources.has("reported") ? `, the others ${SOURCES.reported}` : ""}`);
+  else if (sources.has("reported")) words.push(SOURCES.reported);
+  if (total.unpriced_tokens)
+    words.push(bears("≥") ? "≥ at least: some lack a price" : "unpriced: no price is known");
+  return words.join(" · ");
 }

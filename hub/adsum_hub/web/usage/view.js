@@ -11,7 +11,6 @@ import {
   exactUsage,
   moment,
   plain,
-  reportSource,
   short,
   tokensOf,
 } from "../core/format.js";
@@ -34,6 +33,7 @@ import {
   MEASURES,
   older,
   percentOf,
+  reportSource,
   sizeOf,
   SPLITS,
   strange,
