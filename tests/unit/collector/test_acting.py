@@ -248,11 +248,17 @@ def test_a_box_is_read_or_it_is_none(shown: str, text: str | None) -> None:
     assert box_on(shown) == text
 
 
-@pytest.mark.parametrize("text", ["/clear", "  !ls", "#note", "\n/x"])
+@pytest.mark.parametrize(
+    "text", ["/clear", "  !ls", "#note", "\n/x", "\u200b!ls", "\ufeff \u2060/x"]
+)
 def test_what_the_terminal_takes_for_a_command_is_no_prompt(text: str) -> None:
     for take in (as_typed, lambda it: message_to_inbox(it, "ann")):
         with pytest.raises(NotObeyedError, match="commands are not sent"):
             take(text)
+
+
+def test_a_prompt_that_begins_with_a_direction_is_typed() -> None:
+    assert as_typed("\u200f\u05e9\u05dc") == "\u200f\u05e9\u05dc"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from adsum_collector.agents.claude_code.bodies import (
     lenient,
 )
 from adsum_collector.agents.records import require_text
+from adsum_shared.characters import CONTROL, without_invisible
 from adsum_shared.commands import Command, Decision, NotObeyedError
 
 #: Of an input, in bytes of JSON. What is longer nobody reads before they allow it.
@@ -47,7 +48,6 @@ RULES_MAX: Final = 20
 MODES: Final = ("default", "acceptEdits")
 #: Of a permission whose input is whole.
 VERBS: Final = ("allow", "deny", "defer")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
     "boolean": (bool,),
@@ -279,7 +279,7 @@ def _plan(asked: Asked, command: Command) -> dict[str, Any]:
     if command.mode not in (None, *MODES):
         raise NotObeyedError(f"a plan is approved with {' or '.join(MODES)}, nothing beyond")
     plan = asked.given["plan"] if command.text is None else command.text
-    if not plan.strip() or _CONTROL.search(plan):
+    if not plan.strip() or CONTROL.search(plan):
         raise NotObeyedError("the plan is empty, or holds control characters")
     told: dict[str, Any] = {"behavior": "allow", "updatedInput": {**asked.given, "plan": plan}}
     if command.mode is not None:
@@ -317,7 +317,7 @@ DECISIONS: Final = {
 
 
 def _name(command: Command) -> str:
-    return _CONTROL.sub("", command.by).replace("\n", " ").strip()[:NAME_MAX] or "somebody"
+    return CONTROL.sub("", command.by).replace("\n", " ").strip()[:NAME_MAX] or "somebody"
 
 
 #: What is dim in the box is a placeholder or a suggestion, which nobody has typed.
@@ -354,6 +354,8 @@ def as_typed(text: str) -> str:
 
 
 def require_prompt(text: str) -> None:
+    """Raises NotObeyedError: its first character that is seen is one by which a command begins."""
+    text = without_invisible(text)
     if text.lstrip()[:1] in ("/", "!", "#"):
         raise NotObeyedError("it begins as a command, with / or ! or #: commands are not sent")
 
@@ -512,8 +514,7 @@ def resuming(session_id: str, flags: Sequence[str], text: str | None) -> list[st
     """The words behind the program that take it up again. Raises NotObeyedError."""
     if text is None:
         return ["--resume", session_id, *flags]
-    if text.lstrip()[:1] in ("/", "!", "#"):
-        raise NotObeyedError("commands are not sent: type it at the terminal")
+    require_prompt(text)
     return ["--resume", session_id, *flags, "--", text]
 
 

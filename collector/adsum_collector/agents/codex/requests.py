@@ -31,6 +31,7 @@ from adsum_collector.agents.codex.known_threads import KnownThreads
 from adsum_collector.agents.records import require_text
 from adsum_collector.errors import SpoolUnavailable
 from adsum_shared import WallClock
+from adsum_shared.characters import without_invisible
 from adsum_shared.commands import Command, Decision, NotObeyedError
 from adsum_shared.signals import RequestClosed, RequestOpened
 
@@ -203,7 +204,7 @@ def answer_of(asked: Asked, command: Command) -> bytes:
 
 def sayable(text: str) -> str:
     """A prompt. Raises NotObeyedError: at the terminal it would be a command."""
-    if text.lstrip()[:1] in ("/", "!"):
+    if without_invisible(text).lstrip()[:1] in ("/", "!"):
         raise NotObeyedError("it begins as a command, with / or !: commands are not sent")
     return text
 
