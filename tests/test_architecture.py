@@ -36,11 +36,11 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: The most lines that a package may have. Lower a budget with each change; raise one only with the
 #: reason in the commit's body.
 LINE_BUDGETS = {
-    "adsum": 13230,
+    "adsum": 13265,
     "adsum_collector": 23690,
     "adsum_hub": 19440,
-    "adsum_shared": 4692,
-    "page": 16900,
+    "adsum_shared": 4940,
+    "page": 16980,
 }
 WEB = PACKAGES["adsum_hub"] / "web"
 #: The page's own files, without what is vendored.

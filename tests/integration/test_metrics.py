@@ -141,6 +141,8 @@ async def test_a_replay_that_a_hub_asks_for_is_counted(
     async with httpx.AsyncClient() as client:
         for number in range(1, 4):
             await collector.hook(client, tool_starts("s1", number))
+    # What was not yet published when the replay was asked for is published once.
+    await wait_until(lambda: (value_of(hub, "adsum_signals_applied_total") or 0) >= 3)
     spool_id = collector.ready()["spool"]["spool_id"]
     redis = open_redis(redis_url)
     try:
