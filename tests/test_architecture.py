@@ -38,7 +38,7 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 LINE_BUDGETS = {
     "adsum": 13265,
     "adsum_collector": 23690,
-    "adsum_hub": 19440,
+    "adsum_hub": 19450,
     "adsum_shared": 4940,
     "page": 16980,
 }
