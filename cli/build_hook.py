@@ -18,7 +18,7 @@ class BuildRecorder(BuildHookInterface):  # type: ignore[misc]
         # By path: the package that is being built need not be importable.
         module = runpy.run_path(str(Path(self.root) / "cli" / "adsum" / "build.py"))
         name = module["BUILD_FILE"]
-        # An unpacked sdist has it beside the package, so that its wheel is the checkout's to the byte.
+        # An unpacked sdist already contains the build file. Its wheel is then byte-identical to the checkout's.
         file = Path(self.root) / "cli" / name
         if not file.exists():
             build = module["git_build"](Path(self.root))

@@ -42,7 +42,7 @@ id will do. Exit codes, of every command:
 | 0 | all well |
 | 1 | something went wrong; the message says what, and what to do next |
 | 2 | a word, an option or a setting cannot be used |
-| 3 | no hub answers; of `upgrade --check`: the package index names no release |
+| 3 | no hub answers; for `upgrade --check`: the package index lists no release |
 | 4 | the hub does not let you in |
 | 5 | partial: some hosts are stale, so part of the answer is too |
 | 10 | someone needs you, where `--exit-status` asked; of `upgrade --check`: a newer release exists |

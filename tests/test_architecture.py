@@ -78,7 +78,7 @@ def _project_files() -> Iterator[Path]:
 
 
 def test_the_hub_and_its_page_name_roles_of_tools_and_no_tool() -> None:
-    """A word that people read may be the same: after `words:` and the like in a script."""
+    """Allow a tool's name as display text, for example after `words:` in a script."""
     quoted = re.compile(
         rf"""(?<!words: )(?<!name: )(?<!groupedBy: )(?<!agent: )["'`]({"|".join(ROLES)})["'`]"""
     )

@@ -107,7 +107,10 @@ def test_the_sdist_builds_the_same_wheel(shipped: Distributions, tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The versions of requirements.lock: what was published since must not decide a test."""
+    """Return a constraints file with the versions of requirements.lock.
+
+    Packages that are published later cannot change a test's result.
+    """
     file = tmp_path_factory.mktemp("constraints") / "constraints.txt"
     lock = (ROOT / "requirements.lock").read_text()
     file.write_text("\n".join(re.findall(r"^\w.*==[^\\\n]+", lock, re.MULTILINE)))

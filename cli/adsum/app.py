@@ -260,7 +260,7 @@ def upgrade(
 
     With --check, print whether a newer release exists. Only then does pip or uv ask your package index.
 
-    Exit codes: 0 printed, or nothing newer; 10 a newer release exists; 3 the index names no release.
+    Exit codes: 0 printed, or nothing newer; 10 a newer release exists; 3 the index lists no release.
     """
     from adsum.upgrade import show_upgrade
 

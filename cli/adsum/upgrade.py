@@ -26,7 +26,7 @@ from adsum_shared.redact import clean
 SCHEMA = 1
 TIMEOUT_S = 60.0
 UNANSWERED = (
-    "The package index named no release of adsum: {}. Check this machine's connection, and whether "
+    "The package index lists no release of adsum: {}. Check this machine's connection, and whether "
     "adsum is on your index. `adsum upgrade` prints how to upgrade without asking."
 )
 #: Where deploy/Dockerfile installs, and the folder from which it does.

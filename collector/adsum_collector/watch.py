@@ -136,10 +136,10 @@ class Watch:
     def _observe(self) -> int:
         """Return the wall clock in ms, or 1 ms after the last observation if that is later.
 
-        The hub and `state_changes` order terminals that come to a session by these times. One look
-        reads several files within a millisecond. By the pid alone the hub then chooses another
-        process than the collector watches, and the session never ends. A clock that was set back
-        further than LATENESS starts a new sequence.
+        When several terminals take up one session, the hub and `state_changes` order them by these
+        times. One look reads several files within a millisecond. With equal times the hub falls back
+        to the pid. It may then choose another process than the one the collector watches, and the
+        session never ends. A clock that was set back further than LATENESS starts a new sequence.
         """
         now = self._now()
         if 0 <= self._observed - now < LATENESS:

@@ -16,7 +16,7 @@ PROSE: Final = frozenset(("description", "plan", "message"))
 PLACES: Final = frozenset(("file_path", "notebook_path", "path", "url"))
 #: Of a word that is quoted in a caution.
 MOST_WORD: Final = 60
-#: Scripts that one language writes side by side, by the first word of their characters' names.
+#: The first words of the Unicode names of East Asian letters. One language mixes them, so they are one script.
 _EAST_ASIAN: Final = frozenset(
     (
         "CJK",
@@ -35,7 +35,7 @@ _WORD: Final = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 #: What ends a word of a shell command.
 _APART: Final = re.compile(r"""[\s"'`=,;|&()<>{}\[\]]+""")
-#: One without an end goes to the end of the text, so that no text makes a search start anew at each mark.
+#: A heredoc without an end extends to the end of the text. Else a hostile text restarts the search at each `<<`.
 _HEREDOC: Final = re.compile(
     r"(<<-?[ \t]*(['\"]?)(\w+)\2[^\n]*\n).*?(?:^[ \t]*\3\b|\Z)", re.DOTALL | re.MULTILINE
 )
@@ -53,7 +53,10 @@ _HOST: Final = re.compile(r"(?:://|@)([^\s/:?#]+)")
 
 
 def cautions_of(payload: Mapping[str, Any], rules: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return a sentence for each reason, in one order. rules: those that `always` would add."""
+    """Return one sentence for each way to misread the request, in a fixed order.
+
+    rules: the rules that the decision `always` would add.
+    """
     code, prose = list(rules), list[str]()
     for name, value in payload.items():
         (prose if name in PROSE else code).extend(_texts(value))
@@ -128,7 +131,7 @@ def _not_ascii(what: str, words: Iterable[str]) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """Return it with all escaped that a reader may take for a letter of ASCII."""
+    """Return the word, cut to MOST_WORD, with every character escaped that is not ASCII."""
     shown = _NOT_ASCII.sub(lambda sign: f"\\u{{{ord(sign[0]):x}}}", escape_code(word))
     return shown if len(shown) <= MOST_WORD else f"{shown[:MOST_WORD]}…"
 

@@ -1,4 +1,4 @@
-"""Characters that nobody sees, or that change how a text reads: which they are, and what is shown of them.
+"""Find characters that are invisible or change how a text reads, and escape them.
 
 `web/core/format.js` does the same on the page, by the same table.
 """

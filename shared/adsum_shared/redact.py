@@ -175,7 +175,7 @@ def safe(text: str) -> str:
 
 
 def to_json(value: Any, indent: int | None = None, **options: Any) -> str:
-    """Its signs as they are read, but for those that nobody sees: these are escaped."""
+    """Encode the value as JSON. Visible characters stay; invisible ones are escaped."""
     written = json.dumps(value, ensure_ascii=False, indent=indent, **options)
     return _NOT_ASCII.sub(_in_json, written)
 

@@ -235,7 +235,7 @@ async def test_whoever_is_signed_out_elsewhere_is_led_to_the_way_in_and_back(
     await page.wait_for_url(guarded.url + "/")
     await page.goto(guarded.url + "/history?q=x")
     await expect(page.locator(".pill")).to_have_text("Live")
-    # The page asks until it is refused. Nothing is evaluated in it after the sign-out, which may take it away.
+    # The page polls the hub until the hub returns 401. After that the page may be gone, so no script runs in it.
     await page.evaluate(
         """() => void import("/static/core/api.js").then(async ({ askHub }) => {
           while ((await askHub("/api/v1/hosts", new AbortController().signal)).status !== 401);

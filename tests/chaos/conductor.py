@@ -34,7 +34,7 @@ Via = Literal["redis", "ingest", "mixed"]
 LIVE_S = 5.0
 #: And everything else, within this.
 SETTLE_S = 20.0
-#: A collector without inotify, of which a user may have 128, finds a new transcript at its next walk.
+#: A user may have 128 inotify instances. A collector that gets none finds a new transcript at its next walk.
 ALIKE_S = WALK_S + 10.0
 #: Clean at once is not enough: a late replay could still double something.
 CLEAN_LOOKS = 3

@@ -12,7 +12,7 @@ FIRST, COUNT = 12_000, 18_000
 
 _next = itertools.count(os.getpid() * 97)
 #: UDP sockets on the ports' numbers, open as long as this process lives: a run beside it then takes no
-#: port whose part is down. The system closes them with the process. Rejected: lock files, which stay.
+#: port whose part is down. The system closes them with the process. Rejected: lock files, which remain after a process ends.
 _claims: list[socket.socket] = []
 
 

@@ -32,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # whatever accounts the machine of the tests has
     monkeypatch.setattr("adsum.hooks.others_here", list)
     (tmp_path / "bin").mkdir()
-    # A repository ends the search for project settings, whatever lies above the test's folder.
+    # The search for project settings stops at a repository, so it never reaches folders above this one.
     (tmp_path / ".git").mkdir()
     return tmp_path
 

@@ -9,7 +9,7 @@ import pytest
 from tests.mutants.runner import ROOT
 from tests.mutants.test_mutants import MUTANTS
 
-#: The files of this many commits count as changed: the commit that is given and those before it.
+#: The number of commits, back from the given one, whose files count as recently changed.
 LATEST = 10
 
 

@@ -22,7 +22,7 @@ SCHEMA = "codex_app_server_protocol"
 
 @pytest.mark.parametrize("home", MODES[:1], indirect=True)
 def test_what_is_new_is_listed(home: CodexHome, news: list[str], tmp_path: Path) -> None:
-    """No failure: unknown words change no state, but a maintainer wants to read them."""
+    """List unknown words without failing. They change no state, but a maintainer should see them."""
     session(home)
     words = protocol_words(home, tmp_path) | rollout_words(home)
     assert all(words.values())

@@ -34,8 +34,8 @@ BYPASS = ("--permission-mode", "bypassPermissions")
 
 
 TRANSPORTS: tuple[Transport, ...] = ("http", "shim")
-#: Without a terminal the CLI ends a StopFailure command 60 to 340 ms after its start, also one it should wait
-#: for, and only then runs SessionEnd (2.1.330). A shim may not have reported by then; a post has.
+#: Without a terminal, Claude Code 2.1.330 ends a StopFailure command 60 to 340 ms after its start, even one
+#: that it should wait for. Only then does it run SessionEnd. A shim may not have reported by then; a post has.
 CUT_SHORT = {("error", "shim"): {"StopFailure"}}
 
 

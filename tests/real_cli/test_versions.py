@@ -109,7 +109,7 @@ def test_a_session_that_plans(open_session: OpenSession) -> None:
 
 
 def test_what_is_new_is_listed(fleet: Fleet, version: str, news: list[str]) -> None:
-    """No failure: unknown words change no state, but a maintainer wants to read them."""
+    """List unknown words without failing. They change no state, but a maintainer should see them."""
     news += unknown_words(f"Claude Code {version}", KNOWN, words_of(fleet.machines[0].home))
 
 

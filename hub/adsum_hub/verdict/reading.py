@@ -237,12 +237,12 @@ def closed_since(status: Status, opened: int, clock: Clock, limits: Limits) -> i
 
 
 def rested_since(status: Status, opened: int, clock: Clock, limits: Limits) -> int:
-    """Since when the turn opened at `opened` is over, by a rest that a new `busy` has followed; or 0.
+    """Return when the turn that began at `opened` ended, judged by a rest that a new `busy` followed; else 0.
 
-    The registry tells of a turn's end up to 0.6 s before the transcript. A `busy` in between is most likely a
-    new one, so it is believed as late as after a known end. (Rejected: to count it as the open turn's at once.
-    A /compact typed within that time was shown as work for 30 to 60 ms, as idle once the transcript told
-    of the end, and as work again.)
+    The registry reports a turn's end up to 0.6 s before the transcript. A `busy` in between most likely begins
+    a new turn, so it is believed as late as after a known end. (Rejected: counting it for the open turn at once.
+    A /compact typed within that time showed as work for 30 to 60 ms, as idle once the transcript reported the
+    end, and as work again.)
     """
     ended = is_end(status.rested, status.worked, opened, limits)
     return status.rested if ended and not clock.passed(status.at + limits.passing) else 0

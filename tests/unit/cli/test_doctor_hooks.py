@@ -27,7 +27,7 @@ PORT = 47_000
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    # A repository ends the search for project settings, whatever lies above the test's folder.
+    # The search for project settings stops at a repository, so it never reaches folders above this one.
     for repository in (tmp_path, tmp_path / "project"):
         (repository / ".git").mkdir(parents=True)
     program = tmp_path / "bin" / "claude"

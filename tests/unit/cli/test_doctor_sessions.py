@@ -37,7 +37,7 @@ def session(name: str, cwd: Path, problem: str | None = None) -> SessionView:
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    # A repository ends the search for project settings, whatever lies above the test's folder.
+    # The search for project settings stops at a repository, so it never reaches folders above this one.
     (tmp_path / ".git").mkdir()
 
     def found(*views: SessionView, host: HostView | None = HERE) -> Finding:

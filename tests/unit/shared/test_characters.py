@@ -1,4 +1,4 @@
-"""Characters that nobody sees: the table, what code and prose show of them."""
+"""The table of invisible characters, and what code and prose show in their place."""
 
 from __future__ import annotations
 

@@ -354,7 +354,7 @@ def as_typed(text: str) -> str:
 
 
 def require_prompt(text: str) -> None:
-    """Raises NotObeyedError: its first character that is seen is one by which a command begins."""
+    """Reject a text whose first visible character starts a command. Raises NotObeyedError."""
     text = without_invisible(text)
     if text.lstrip()[:1] in ("/", "!", "#"):
         raise NotObeyedError("it begins as a command, with / or ! or #: commands are not sent")

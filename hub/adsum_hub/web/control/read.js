@@ -318,7 +318,7 @@ const GRAVE = [
   /\bdocker\b.*\bprune\b|\bfind\b.*-delete\b/,
 ];
 
-/** Whether a press too many would be dear, or it may read as something else: it is asked for twice.
+/** Return whether a request needs a second press: a mistake would do damage, or its text may be misread.
  * @param {Pick<RequestView, "payload" | "hold">} request */
 export function isGrave({ payload, hold }) {
   if (hold?.cautions) return true;

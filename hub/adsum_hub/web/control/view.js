@@ -27,8 +27,8 @@ const AGAIN_MS = { least: 500, most: 6000 };
 
 /**
  * A button that decides, once what it decides has been in sight. grave: only at the second press.
- * missing: what the reader has to fill in first. It disables the button and is its text; the button stays the
- * same element, so that filling in the last field does not replace it under the pointer or a screen reader.
+ * missing: what the reader has to fill in first. Until then the button is disabled and shows this text. It stays
+ * the same element, so that the page never replaces it under the pointer or a screen reader.
  * @param {{does: string, words: string, icon?: string, keys?: string, look?: string, grave?: boolean,
  *   option?: number, missing?: string, onDo: () => void}} props
  */

@@ -167,7 +167,7 @@ function witnessNote(witness) {
 }
 
 const ASK_EVERY_MS = 4000;
-/** What a machine read last is on its way while it says that it is done. */
+/** When a machine reports that it has read everything, its last results may still be on their way. */
 const AFTER_MS = 1500;
 
 const reading = computed(() => readers.value.length > 0);
