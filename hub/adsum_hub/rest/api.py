@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any, TypeVar, get_args
@@ -266,6 +268,11 @@ def components(
     return refs, found
 
 
+def _references(part: object) -> set[str]:
+    """Return the names of all components that a part of an OpenAPI document refers to."""
+    return set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(part)))
+
+
 def describe(app: FastAPI) -> None:
     """Puts our structs into the OpenAPI document, so that it stays the contract."""
     original = app.openapi
@@ -273,9 +280,14 @@ def describe(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         document = original()
         parts = document.setdefault("components", {})
-        # Sorted: which module declared first is chance.
         ours = components(_structs)[1]
-        parts["schemas"] = dict(sorted((parts.get("schemas", {}) | ours).items()))
+        # _structs also holds those of routers that other apps of this process serve.
+        names, new = set[str](), _references(document["paths"])
+        while new:
+            names |= new
+            new = _references([ours[name] for name in new & ours.keys()]) - names
+        used = {name: ours[name] for name in names & ours.keys()}
+        parts["schemas"] = dict(sorted((parts.get("schemas", {}) | used).items()))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign] # as FastAPI documents it

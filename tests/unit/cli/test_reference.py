@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 import pytest
 
 from scripts import schemas
@@ -18,11 +20,15 @@ def test_a_reference_is_up_to_date(name: str, text: object) -> None:
 def test_the_schemas_are_up_to_date() -> None:
     kept = {file.name: file.read_text("utf-8") for file in (DOCS / "schemas").iterdir()}
     written = schemas.written()
-    stale = sorted(
-        name for name in kept.keys() | written.keys() if kept.get(name) != written.get(name)
-    )
+    stale = [
+        line
+        for name in sorted(kept.keys() | written.keys())
+        for line in difflib.unified_diff(
+            kept.get(name, "").splitlines(), written.get(name, "").splitlines(), name, name, n=0
+        )
+    ]
 
-    assert not stale, f"docs/schemas: {', '.join(stale)} is stale: python -m scripts.reference"
+    assert not stale, "\n".join(["docs/schemas is stale: python -m scripts.reference", *stale[:40]])
 
 
 def test_nothing_is_no_default() -> None:
