@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from adsum_shared.characters import escape_code
 from adsum_shared.redact import clean
 from adsum_shared.state import ActivityEntry, Group, HostWitness, HubTrouble, UsageRow, UsageView
 from tests.hostile import NAME, is_plain
@@ -37,17 +38,17 @@ def hub() -> Iterator[StandIn]:
         yield hub
 
 
-def tell(hub: StandIn, name: str) -> None:
-    """All that somebody can name is called so."""
+def tell(hub: StandIn, name: str, code: str) -> None:
+    """Give everything that somebody can name this name, and each path and address this text."""
     told = {
         "title": name,
         "label": name,
-        "cwd": f"/{name}",
+        "cwd": f"/{code}",
         "branch": name,
         "model": name,
         "mode": name,
     }
-    told |= {"last_prompt": name, "last_answer": name, "worktree": name, "pr": name}
+    told |= {"last_prompt": name, "last_answer": name, "worktree": code, "pr": code}
     told = {
         key: value
         for key, value in told.items()
@@ -73,9 +74,9 @@ def tell(hub: StandIn, name: str) -> None:
 def test_no_name_reaches_a_terminal_as_more_than_a_name(
     hub: StandIn, run: Run, command: tuple[str, ...]
 ) -> None:
-    tell(hub, clean(EVIL))
+    tell(hub, clean(EVIL), escape_code(EVIL))
     lines = [each.count("\n") for each in run(*command, "--hub", hub.url)[1:]]
-    tell(hub, EVIL)
+    tell(hub, EVIL, EVIL)
 
     _, out, err = run(*command, "--hub", hub.url)
 
