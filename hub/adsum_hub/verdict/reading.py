@@ -244,8 +244,9 @@ def rested_since(status: Status, opened: int, clock: Clock, limits: Limits) -> i
     A /compact typed within that time showed as work for 30 to 60 ms, as idle once the transcript reported the
     end, and as work again.)
     """
-    ended = is_end(status.rested, status.worked, opened, limits)
-    return status.rested if ended and not clock.passed(status.at + limits.passing) else 0
+    if status.released > status.rested or clock.passed(status.busy + limits.passing):
+        return 0
+    return status.rested if is_end(status.rested, status.worked, opened, limits) else 0
 
 
 def is_end(rested: int, busy: int, opened: int, limits: Limits) -> bool:

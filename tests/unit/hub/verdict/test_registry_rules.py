@@ -369,6 +369,15 @@ def test_busy_after_the_rest_of_a_very_short_turn_is_believed_later() -> None:
     assert story.stop(10.18, source="transcript", final=True).state(10.5) == "idle"
 
 
+def test_busy_after_an_answered_dialog_or_stamped_again_is_no_new_rest() -> None:
+    story = Story().prompt(0).status(0.1, "busy").status(2.9, "idle").status(3, "busy")
+    story.status(3.15, "busy").status(3.3, "busy")
+    assert story.state(3.31) == "thinking"
+
+    story.status(60, "waiting").status(90, "busy")
+    assert {story.state(at) for at in (90.05, 90.15, 90.25)} == {"thinking"}
+
+
 def test_busy_after_a_rest_from_before_the_prompt_is_the_prompts_own() -> None:
     story = Story().status(0, "busy").status(10.1, "idle").prompt(10).status(10.3, "busy")
 
