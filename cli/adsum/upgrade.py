@@ -71,7 +71,7 @@ class InstalledCopy:
             case InstallMethod.CHECKOUT:
                 return f"make -C {requirement} up"
             case InstallMethod.IMAGE:
-                return "docker compose pull && docker compose up -d"
+                return "docker compose pull hub && docker compose up -d  # after raising ADSUM_VERSION in .env"
             case InstallMethod.UVX:
                 return "uvx adsum@latest up"
             case InstallMethod.UV_TOOL:
@@ -100,7 +100,9 @@ def installed_copy(package: Distribution, prefix: Path, python: str) -> Installe
     if "dir_info" in origin and Path(path).is_dir():
         requirement = path
     elif "vcs_info" in origin:
-        requirement = f"{origin['vcs_info']['vcs']}+{origin['url']}"
+        source = origin["vcs_info"]
+        revision = f"@{source['requested_revision']}" if "requested_revision" in source else ""
+        requirement = f"{source['vcs']}+{origin['url']}{revision}"
     if origin.get("dir_info", {}).get("editable"):
         method = InstallMethod.CHECKOUT
     elif prefix == IMAGE_PREFIX and path.startswith(IMAGE_WHEELS):
@@ -130,8 +132,9 @@ class _PipReport(msgspec.Struct):
     install: list[_Package]
 
 
-#: Both installers ask the index that the user has set up, with its mirror and its credentials.
-PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1", "--dry-run",
+#: Both installers ask the index that the user has set up, with its mirror and its credentials. Without -P a
+#: pip.py in the current folder would run.
+PIP = ("-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1", "--dry-run",
        "--no-deps", "--ignore-installed", "--report=-", "adsum")  # fmt: skip
 UV = ("pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", "-")
 
@@ -169,14 +172,15 @@ def _ask(command: list[str]) -> str:
 
 
 def is_newer(version: str, other: str) -> bool:
-    """Return whether version comes after other. A pre-release comes before its release."""
+    """Return whether version comes after other. A pre-release comes before its release, a post-release after."""
     return _order(version) > _order(other)
 
 
-def _order(version: str) -> tuple[list[int], bool, str]:
+def _order(version: str) -> tuple[list[int], int, str]:
     match = _RELEASE.match(version)
     numbers, suffix = match.groups() if match else ("0", version)
-    return [int(number) for number in numbers.split(".")], not suffix, suffix
+    release = [int(number) for number in re.sub(r"(\.0+)+$", "", numbers).split(".")]
+    return release, 0 if not suffix else 1 if suffix.startswith(".post") else -1, suffix
 
 
 def repository(package: Distribution) -> str | None:

@@ -43,6 +43,7 @@ def is_live(server: CollectorProcess | HubProcess) -> bool:
     return httpx.get(f"{server.url}/livez", timeout=20, trust_env=False).status_code == 200
 
 
+@pytest.mark.core
 def test_half_requests_beyond_its_files_keep_nobody_out_and_are_a_line_in_the_log(
     server: CollectorProcess | HubProcess,
 ) -> None:
@@ -64,6 +65,7 @@ def test_half_requests_beyond_its_files_keep_nobody_out_and_are_a_line_in_the_lo
     assert len(said) == 1
 
 
+@pytest.mark.core
 def test_a_header_without_end_is_cut_off_at_once(server: CollectorProcess | HubProcess) -> None:
     sent = 0
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:

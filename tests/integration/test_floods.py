@@ -145,6 +145,7 @@ async def test_a_token_revoked_elsewhere_opens_nothing_after_two_seconds_under_a
     assert {status for asked, status in after if asked > REVOKED_S} == {401}
 
 
+@pytest.mark.core
 async def test_a_hundred_machines_join_at_once(hubs: Hubs) -> None:
     hub, _ = hubs
     with admin(hub) as client:
@@ -165,6 +166,7 @@ async def test_a_hundred_machines_join_at_once(hubs: Hubs) -> None:
     assert answers == {200: 100}
 
 
+@pytest.mark.core
 async def test_machines_send_through_a_hub_that_is_flooded(
     hubs: Hubs,
 ) -> None:
@@ -197,6 +199,7 @@ async def test_machines_send_through_a_hub_that_is_flooded(
     assert sent == {200: 12 * 15}
 
 
+@pytest.mark.core
 async def test_three_hundred_tries_of_one_address_keep_no_other_from_logging_in(
     hubs: Hubs,
 ) -> None:
@@ -216,6 +219,7 @@ async def test_three_hundred_tries_of_one_address_keep_no_other_from_logging_in(
         assert (answer.status_code, answer.json().get("name")) == (200, "Ann")
 
 
+@pytest.mark.core
 async def test_an_address_that_a_stranger_only_names_is_not_counted(
     hubs: Hubs,
 ) -> None:

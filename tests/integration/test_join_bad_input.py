@@ -64,6 +64,7 @@ def assert_joined(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.core
 def test_a_token_joins_one_machine_once(hub: HubProcess, oak: Machine, broker: Broker) -> None:
     token, over = join_token(hub), join_token(hub)
     with redis.Redis.from_url(broker.url) as client:

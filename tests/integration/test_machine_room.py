@@ -122,6 +122,7 @@ async def test_a_heartbeat_that_stays_makes_nobody_live(
     assert "would have stayed there" in problem(hub)
 
 
+@pytest.mark.core
 async def test_a_stream_beyond_its_room_is_deleted_and_the_second_time_its_machine_kept_out(
     hub: Hub, broker: Broker, client: Redis
 ) -> None:
@@ -174,6 +175,7 @@ async def test_a_user_by_earlier_rules_is_made_anew(client: Redis, broker: Broke
         machine(broker).sadd(streams.HOSTS, "x")
 
 
+@pytest.mark.core
 async def test_a_machine_gets_to_the_database_of_its_url_alone(
     client: Redis, broker: Broker
 ) -> None:
@@ -245,6 +247,7 @@ async def test_who_is_forgotten_leaves_nothing_in_redis(hub: Hub, client: Redis)
     assert before
 
 
+@pytest.mark.core
 async def test_who_is_revoked_leaves_nothing_in_redis_but_its_snapshot(tmp_path: Path) -> None:
     with running_broker(tmp_path / "broker") as broker:
         hub = HubProcess(tmp_path / "hub", broker.url, sign_in="on")

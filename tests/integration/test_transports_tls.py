@@ -61,6 +61,7 @@ def shows(server: Broker) -> Iterator[Callable[[tuple[Path, Path]], None]]:
     show(tuple(map(Path, before)))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster"])
 def test_ones_own_authority_is_taken_and_no_other_counts_beside_it(
     server: Broker,

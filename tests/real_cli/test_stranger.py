@@ -46,6 +46,7 @@ def test_a_request_that_is_posted_is_answered_by_whoever_listens(
     assert made(home) == (False, True)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("transport", ["http", "shim"])
 def test_no_request_goes_to_the_port_and_the_human_is_asked(
     transport: Transport, new_home: NewHome, stranger: HookSink

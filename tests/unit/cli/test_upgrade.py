@@ -68,6 +68,7 @@ def package(folder: Path, origin: object = None, installer: str = "pip") -> Path
 
 WHEEL = {"url": "file:///down/adsum-0.1.0-py3-none-any.whl", "archive_info": {}}
 GIT = {"url": "https://git.example.net/adsum", "vcs_info": {"vcs": "git", "commit_id": "1"}}
+BRANCH = {**GIT, "vcs_info": {"vcs": "git", "commit_id": "1", "requested_revision": "topic"}}
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,10 @@ GIT = {"url": "https://git.example.net/adsum", "vcs_info": {"vcs": "git", "commi
         (
             *("pip", "", GIT, "pip"),
             "/env/bin/python -m pip install --upgrade --force-reinstall git+https://git.example.net/adsum",
+        ),
+        (
+            *("uv", "uv-receipt.toml", BRANCH, "uv tool"),
+            "uv tool install --force --reinstall git+https://git.example.net/adsum@topic",
         ),
         ("uv", "", None, "uv pip", "uv pip install --python /env/bin/python --upgrade adsum"),
     ],
@@ -152,7 +157,13 @@ def test_the_image_is_recognised_by_where_the_dockerfile_installs(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("newer", "older"),
-    [("0.2.0", "0.1.9"), ("0.10.0", "0.9.0"), ("1.0", "1.0rc1"), ("1.0rc2", "1.0rc1")],
+    [
+        ("0.2.0", "0.1.9"),
+        ("0.10.0", "0.9.0"),
+        ("1.0", "1.0rc1"),
+        ("1.0rc2", "1.0rc1"),
+        ("1.0.post1", "1.0"),
+    ],
 )
 def test_versions_are_compared_by_number(newer: str, older: str) -> None:
     assert is_newer(newer, older)
@@ -210,6 +221,21 @@ def test_where_pip_is_missing_uv_is_asked(
     monkeypatch.setenv("PATH", "")
     with pytest.raises(CommandError, match="Neither pip nor uv"):
         newest_release()
+
+
+def test_an_equal_version_is_not_newer() -> None:
+    assert not is_newer("1.0.0", "1.0")
+    assert not is_newer("1.0", "1.0.0")
+
+
+def test_no_pip_of_the_current_folder_runs(
+    index: LocalIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.release("99.0.0")
+    (tmp_path / "pip.py").write_text("raise SystemExit('hostile')")
+    monkeypatch.chdir(tmp_path)
+
+    assert newest_release() == "99.0.0"
 
 
 def test_an_index_without_a_release_ends_the_command_with_the_reason(index: LocalIndex) -> None:
