@@ -479,7 +479,6 @@ async def test_some_random_lives_have_no_unwanted_effect() -> None:
     assert effects > 150
 
 
-@pytest.mark.core
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
 async def test_thousands_of_random_lives_have_no_unwanted_effect() -> None:
