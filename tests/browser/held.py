@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from playwright.async_api import Page
+
 from adsum_shared.state import HoldView, HostView, RequestView, SessionView
 from tests.browser import fleets
 
@@ -95,6 +97,18 @@ def held(
     state, label = STATES[kind]
     about_it = {"title": f"Work on {name}", "cwd": "/home/ada/src", "requests": (request,)}
     return fleets.session(name, state, label, now=now, **(about_it | more))
+
+
+async def swipe(page: Page, way: str) -> None:
+    """Draw a finger over the card, to the right to allow, to the left to deny."""
+    await page.locator(".card").evaluate(
+        """(card, by) => {
+          const at = (type, x) => card.dispatchEvent(new PointerEvent(type, { pointerType: "touch", isPrimary: true,
+            pointerId: 7, clientX: 200 + x, clientY: 300, bubbles: true }));
+          at("pointerdown", 0); at("pointermove", by / 2); at("pointermove", by); at("pointerup", by);
+        }""",
+        160 if way == "allow" else -160,
+    )
 
 
 def every_kind(now: int) -> tuple[list[SessionView], list[HostView]]:

@@ -534,15 +534,7 @@ async def test_a_swipe_asks_and_only_the_tap_after_it_decides(
 ) -> None:
     view = held.held("a", wall_ms())
     page = await at_board(open_page, hub, view, viewport=PHONE)
-    by = 160 if way == "allow" else -160
-    await page.locator(".card").evaluate(
-        """(card, by) => {
-          const at = (type, x) => card.dispatchEvent(new PointerEvent(type, { pointerType: "touch", isPrimary: true,
-            pointerId: 7, clientX: 200 + x, clientY: 300, bubbles: true }));
-          at("pointerdown", 0); at("pointermove", by / 2); at("pointermove", by); at("pointerup", by);
-        }""",
-        by,
-    )
+    await held.swipe(page, way)
     await expect(page.locator(".swiped")).to_be_visible()
     await page.evaluate(ASKED)
     assert hub.commands == []

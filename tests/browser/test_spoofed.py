@@ -91,6 +91,27 @@ async def test_what_nobody_sees_is_marked_and_takes_a_second_press(
     assert hub.commands == []
 
 
+async def test_allow_always_and_a_swipe_take_a_second_press_too(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    payload = {"command": ARABIC_MARK}
+    hold = {"cautions": cautions_of(payload), "verbs": ("allow", "always"), "always": ("Bash",)}
+    view = held.held("a", wall_ms(), payload=payload, hold=hold)
+    page = await at(open_page, hub, view, "", viewport=PHONE)
+    await held.swipe(page, "allow")
+    await page.locator(f".swiped {READY} [data-do=allow-swiped]").click()
+    await expect(page.locator(".swiped")).to_contain_text("Press again: tap to allow")
+    await page.evaluate(ASKED)
+    assert hub.commands == []
+    page = await at(open_page, hub, view, "/sessions/{}")
+    await page.locator("[data-do=always-open]").click()
+    button = page.locator(f"{READY} > [data-do=always]")
+    await button.click()
+    await expect(button).to_have_text("Press again: allow always")
+    await page.evaluate(ASKED)
+    assert hub.commands == []
+
+
 async def test_a_letter_beyond_ascii_is_marked_and_takes_one_press(
     open_page: OpenPage, hub: StandIn
 ) -> None:

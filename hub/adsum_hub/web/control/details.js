@@ -210,7 +210,8 @@ function Always({ session, request }) {
         ${rules.map((rule) => html`<li key=${rule}><code><${Code} text=${rule.slice(0, 4000)} /></code></li>`)}
       </ul>
       <${Row} name="always" line>
-        <${Do} does="always" words="Allow always" icon="check" look="do-main" onDo=${always} />
+        <${Do} does="always" words="Allow always" icon="check" look="do-main"
+          grave=${isGrave(request) || request.hold?.unverified} onDo=${always} />
         <button type="button" class="button do do-quiet" onClick=${() => (open.value = false)}>Cancel</button>
       <//>
     </div>

@@ -280,6 +280,7 @@ function Swipe({ name, asked }) {
             words=${way === "allow" ? "Tap to allow" : "Tap to deny"}
             icon=${way === "allow" ? "check" : "x"}
             look=${way === "allow" ? "do-main" : "do-bad"}
+            grave=${way === "allow" && isGrave(asked.request)}
             onDo=${() => ((drawn.value = undefined), way === "allow" ? allow(asked) : deny(asked))}
           />
           <button type="button" class="button do do-quiet" onClick=${() => (drawn.value = undefined)}>Cancel</button>
