@@ -83,7 +83,7 @@ async def test_what_nobody_sees_is_marked_and_takes_a_second_press(
 ) -> None:
     page = await at(open_page, hub, spoofed(ARABIC_MARK), "")
     await expect(page.locator(".card mark[data-hidden=true]")).to_have_text(["\\u{61c}"] * 2)
-    await expect(page.locator(".card .caution")).to_contain_text("nobody can see: U+061C")
+    await expect(page.locator(".card .caution")).to_contain_text("invisible characters: U+061C")
     button = page.locator("[data-do=allow]")
     await button.dblclick()
     await expect(button).to_have_text("Press again: allow")

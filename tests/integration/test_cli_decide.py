@@ -80,7 +80,7 @@ def test_a_command_that_may_read_as_another_is_escaped_and_asked_about_twice(
     code, _, err = run("approve")
 
     assert "  command: : \\u{61c}; python3 x.py \\u{61c} # git log --oneline\n" in err
-    assert "It holds characters that nobody can see: U+061C.\n" in err
+    assert "The request contains invisible characters: U+061C.\n" in err
     assert [each.split("? ")[0][-8:] for each in questions] == ["Allow it", "the same"]
     assert (code, machine.obeyed) == (1, [])
     assert run("approve")[0] == 0
