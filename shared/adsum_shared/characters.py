@@ -25,13 +25,13 @@ _INVISIBLE: Final = re.compile(f"[{INVISIBLE}]")
 _JOINED: Final = re.compile(f"[{JOINED}]")
 _SELECTOR: Final = re.compile(f"[{SELECTORS}]")
 _JOINERS: Final = "\u200c\u200d"
-#: All others are seen.
+#: All other characters are visible.
 _UNUSUAL: Final = re.compile(r"\r(?!\n)|[^\r\n\t -~]")
-#: What no text that a person sends may hold: a terminal obeys controls, and directions change how it reads.
+#: Characters that no prompt may contain: a terminal obeys controls, and directions change how a text reads.
 CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-#: A terminal may draw them from right to left, and with them all that stands around.
+#: A terminal may draw these characters, and those beside them, from right to left.
 _RIGHT_TO_LEFT: Final = frozenset(("R", "AL", "AN"))
-_BLANK_LINES: Final = re.compile(r"\n(?:[ \t]*\n){4,}")
+_BLANK_LINES: Final = re.compile(r"\n(?:[ \t]*\r?\n){4,}")
 
 
 def is_invisible(character: str) -> bool:
@@ -40,12 +40,12 @@ def is_invisible(character: str) -> bool:
 
 
 def invisible_in(text: str) -> set[str]:
-    """Return the characters nobody sees; a carriage return that ends a line is none."""
-    return {each for each in set(_UNUSUAL.findall(text)) if is_invisible(each)}
+    """Return the invisible characters. A carriage return that ends a line is not one of them."""
+    return {character for character in set(_UNUSUAL.findall(text)) if is_invisible(character)}
 
 
 def escape_code(text: str) -> str:
-    r"""Return code for a terminal: what is invisible, or written from right to left, becomes `\u{…}`."""
+    r"""Return code for a terminal: invisible and right-to-left characters become `\u{…}`."""
     return _UNUSUAL.sub(_escape, text)
 
 
@@ -69,7 +69,7 @@ def is_part_of_writing(text: str, at: int) -> bool:
 
 
 def without_invisible(text: str) -> str:
-    return _UNUSUAL.sub(lambda sign: "" if is_invisible(sign[0]) else sign[0], text)
+    return _UNUSUAL.sub(lambda match: "" if is_invisible(match[0]) else match[0], text)
 
 
 def replace_invisible(text: str, mark: str) -> str:

@@ -55,4 +55,5 @@ def test_prose_marks_those_that_belong_to_none(text: str) -> None:
 
 def test_more_than_three_blank_lines_become_a_line_that_counts_them() -> None:
     assert fold_blank_lines("a" + "\n \t" * 400 + "\nb") == "a\n[400 blank lines]\nb"
+    assert fold_blank_lines("a" + "\r\n" * 401 + "b") == "a\r\n[400 blank lines]\nb"
     assert fold_blank_lines("a\n\n\n\nb") == "a\n\n\n\nb"
