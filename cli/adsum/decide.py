@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from adsum.client import fetch, fetch_sessions, hub_url, named, path_of, send, typed
 from adsum.outcome import CommandError, Exit, put, put_json, require, say
 from adsum_shared.characters import escape_code, fold_blank_lines
+from adsum_shared.commands import ALLOWING
 from adsum_shared.redact import clean
 from adsum_shared.state import CommandView, QueuedView, RequestView, SessionView
 
@@ -50,8 +51,7 @@ _CODES = {
 }
 #: Of several the gravest is the command's.
 GRAVITY = (Exit.OK, Exit.PARTIAL, Exit.OVERRULED, Exit.TOO_LATE, Exit.ERROR)
-ALLOWING = ("allow", "always", "plan")
-SURE = "It may read as something else, see above. Allow it all the same? [y/N]"
+SURE = "This request may be misread, see the reasons above. Allow it anyway? [y/N]"
 #: So many lines and fewer are seen together with the question.
 SHORT = 12
 ATTACH = "Answer it at its terminal: adsum attach"
@@ -128,7 +128,7 @@ def decide(asked: DecisionAsked) -> Exit:
 
 
 def _is_agreed(ask: Callable[[str], str], each: OpenRequest, body: dict[str, Any]) -> bool:
-    """Return whether the person agrees; twice, to let an agent do what may read as something else."""
+    """Return whether the person agrees. A request that may be misread takes two answers to be allowed."""
     questions = [_question(each, body), *([SURE] if is_doubtful(each) else [])]
     return all(ask(question).lower() in ("y", "yes") for question in questions)
 

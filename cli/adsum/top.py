@@ -92,7 +92,7 @@ class Confirm(ModalScreen[str | None]):
     """The whole of what would be done. Its result is what is said with it; None: nothing is done.
 
     asks: what may be typed; None: it takes a `y`, since nobody decides by a key too many. must: an
-    empty text does nothing. doubtful: it may read as something else, so it takes two.
+    empty text does nothing. doubtful: a person may misread it, so it takes two.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

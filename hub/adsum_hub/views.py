@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from adsum_hub.facts import Facts, Gauges, Request
 from adsum_hub.verdict.judge import Review, Verdict, end_of
 from adsum_shared.cautions import cautions_of
+from adsum_shared.commands import ALLOWING
 from adsum_shared.signals import Hold, RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,
@@ -317,8 +318,6 @@ def request_views(
 
 #: What may be said to a request of which not all is shown.
 REFUSING = frozenset({"deny", "defer"})
-#: What lets an agent do what it wrote itself.
-ALLOWING = frozenset({"allow", "always", "plan"})
 #: Collectors cut longer lists and objects, and leave no trace of it.
 MOST_WHOLE_ITEMS, MOST_WHOLE_FIELDS = 200, 20
 

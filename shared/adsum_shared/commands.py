@@ -39,6 +39,8 @@ DECISIONS: Final = frozenset(("allow", "always", "deny", "answer", "plan", "elic
 ACTIONS: Final = frozenset(
     ("prompt", "queue", "withdraw", "move", "interrupt", "suspend", "resume")
 )
+#: The decisions after which the agent does what it asked to do.
+ALLOWING: Final = frozenset(("allow", "always", "plan"))
 
 #: Of one command's JSON. A plan that was edited is the longest that it may hold.
 MOST_BYTES: Final = 256 << 10

@@ -81,7 +81,10 @@ def test_a_command_that_may_read_as_another_is_escaped_and_asked_about_twice(
 
     assert "  command: : \\u{61c}; python3 x.py \\u{61c} # git log --oneline\n" in err
     assert "The request contains invisible characters: U+061C.\n" in err
-    assert [each.split("? ")[0][-8:] for each in questions] == ["Allow it", "the same"]
+    assert [question.split("? ")[0][-15:] for question in questions] == [
+        "Allow it",
+        "Allow it anyway",
+    ]
     assert (code, machine.obeyed) == (1, [])
     assert run("approve")[0] == 0
 

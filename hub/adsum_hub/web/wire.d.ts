@@ -88,7 +88,7 @@ export interface RequestView {
  *  here, so nobody here may allow it: at the terminal alone it is seen whole. persons: how many must
  *  decide the same before anything is allowed; agreed: the names of those who have. unverified: no
  *  call of the agent's was heard of that it could belong to, so another program may have made it up.
- *  cautions: sentences, each a reason why it may read as something else; a client asks twice then. */
+ *  cautions: sentences that say why a person may misread it. A client then asks twice to allow it. */
 export interface HoldView {
   binding: string;
   verbs: string[];
