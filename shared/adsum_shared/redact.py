@@ -1,82 +1,78 @@
 """Makes text safe to keep and to show: it masks secrets, and what a terminal would obey. Pure.
 
-Secrets are known by their shape or their name; in logs also by what only logs hold, as cookies and URLs.
+`secrets.toml` has the shapes and names of secrets. Logs hide more: what only they hold, as the values in URLs.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from adsum_shared.characters import is_invisible, replace_invisible
 
-_KEY = (
-    r"(?:pass(?:word|wd|phrase)|secret|token|authorization|api[_-]?key|private[_-]?key"
-    r"|access[_-]?key|credential)"
-)
-_KEY_NAME = re.compile(rf"(?i){_KEY}")
-_KEY_HINTS = "passw|passphrase|secret|token|authorization|key|credential"
+_Mask = Callable[[re.Match[str]], str]
 
 
-#: Kind -> (lower-case texts, one of which every match contains: cheap to look for; the pattern). A
-#: group `secret` in it, if there is one, is all that is masked. Every repetition that something must
-#: follow is bounded, or starts only where a word does: agents print megabytes without a space.
-_RULES = {
-    "private_key": (
-        "private key-----",
-        r"(?s)-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
-        r".*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
-    ),
-    "anthropic_key": ("sk-ant-", r"\bsk-ant-[\w-]{10,}"),
-    "openai_key": ("sk-", r"\bsk-(?:proj-|svcacct-)?[\w-]{20,}"),
-    "stripe_key": ("k_live_|k_test_", r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{10,}"),
-    "github_pat": (
-        "ghp_|gho_|ghu_|ghs_|ghr_|github_pat_",
-        r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})",
-    ),
-    "gitlab_pat": ("glpat-", r"\bglpat-[\w-]{16,}"),
-    "slack_token": ("xox", r"\bxox[abeoprs]-[\w-]{8,}"),
-    "aws_key": ("akia|asia", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
-    "google_key": ("aiza", r"\bAIza[\w-]{30,}"),
-    "npm_token": ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
-    "pypi_token": ("pypi-", r"\bpypi-[\w-]{30,}"),
-    "hf_token": ("hf_", r"\bhf_[A-Za-z0-9]{20,}"),
-    "jwt": ("eyj", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
-    "url_password": ("://", r"://[^\s/:@]{0,256}:(?P<secret>[^\s/@]{1,512})@"),
-    "bearer": ("bearer", r"(?i)\bbearer\s{1,9}(?=\S{0,512}\d|\S{20})(?P<secret>[\w.~+/-]{8,}=*)"),
-    "basic": (
-        "authorization",
-        r"(?i)authorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?basic\s{1,9}(?P<secret>[\w+/-]+=*)",
-    ),
-    "value": (
-        _KEY_HINTS,
-        rf"(?i)(?:{_KEY}[\w-]{{0,40}}[\"']?\s{{0,9}}[:=]\s{{0,9}}"
-        rf"|(?<![\w-])--[\w-]{{0,40}}{_KEY}[\w-]{{0,40}}\s{{1,9}})[\"']?"
-        r"(?!\[redacted:|bearer\b|basic\b)(?P<secret>[^\s\"',;&|)}\]]{4,})",
-    ),
-}
-_HINTS = tuple(
-    (kind, re.compile(pattern), hint)
-    for kind, (hints, pattern) in _RULES.items()
-    for hint in hints.split("|")
-)
+class _Rules(NamedTuple):
+    key_name: re.Pattern[str]
+    #: Kind, hints, pattern.
+    shapes: list[tuple[str, list[str], re.Pattern[str]]]
+    long_word: re.Pattern[str]
+    service_token: re.Pattern[str]
+    #: Hint, the program's command, its options.
+    commands: list[tuple[str, re.Pattern[str], re.Pattern[str]]]
+
+
+@cache
+def _rules() -> _Rules:
+    """Return `secrets.toml`, compiled at the first use: most commands of the command line need none."""
+    import tomllib
+
+    secrets = tomllib.loads(Path(__file__).with_name("secrets.toml").read_text(encoding="utf-8"))
+
+    def compiled(pattern: str) -> re.Pattern[str]:
+        while fragment := re.search("<([A-Z]+)>", pattern):
+            pattern = pattern.replace(fragment[0], secrets["fragments"][fragment[1]])
+        return re.compile(pattern, re.VERBOSE)
+
+    shapes, options, services = (secrets[name] for name in ("rules", "options", "service_tokens"))
+    return _Rules(
+        compiled("(?i)<KEY>"),
+        [(kind, hints.split("|"), compiled(rule)) for kind, (hints, rule) in shapes.items()],
+        compiled(services["hint"]),
+        compiled(services["pattern"]),
+        [
+            (hint, compiled(rf"\b{program}<REST>"), compiled(f"{option}<ARGUMENT>"))
+            for hint, (program, option) in options.items()
+        ],
+    )
 
 
 def redact_text(text: str, salt: str) -> str:
-    """Secrets become `[redacted:<kind>:<mark>]`: equal secrets bear equal marks, under one salt."""
-    lower = text.lower()
-    # a plain loop: most texts end here, and a generator would cost more than the search
-    for kind, pattern, hint in _HINTS:
+    """Replace secrets by `[redacted:<kind>:<mark>]`, equal ones by equal marks; no salt, no mark."""
+    lower, rules = text.lower(), _rules()
+    # plain loops: most texts end here, and a generator would cost more than the search
+    for kind, hints, pattern in rules.shapes:
+        for hint in hints:
+            if hint in lower:
+                text = pattern.sub(_masking(kind, salt), text)
+                break
+    if rules.long_word.search(text):
+        text = rules.service_token.sub(_masking("service_token", salt), text)
+    mask = _masking("argument", salt)
+    for hint, command, option in rules.commands:
         if hint in lower:
-            text = pattern.sub(_masking(kind, salt), text)
+            text = _mask_options(text, command, option, mask)
     return text
 
 
 def redacted(value: Any, salt: str, key: str = "") -> Any:
     """The same of every text in a value as JSON has it. key: what the value is called there."""
     if isinstance(value, str):
-        if key and value and _KEY_NAME.search(key):
+        if key and value and _rules().key_name.search(key):
             return _mark("value", value, salt)
         return redact_text(value, salt)
     if isinstance(value, Mapping):
@@ -88,7 +84,11 @@ def redacted(value: Any, salt: str, key: str = "") -> Any:
     return value
 
 
-def _masking(kind: str, salt: str) -> Callable[[re.Match[str]], str]:
+def _mask_options(text: str, command: re.Pattern[str], option: re.Pattern[str], mask: _Mask) -> str:
+    return command.sub(lambda match: option.sub(mask, match[0]), text)
+
+
+def _masking(kind: str, salt: str) -> _Mask:
     def mask(match: re.Match[str]) -> str:
         secret = match["secret"] if "secret" in match.re.groupindex else match.group()
         return _with(match, _mark(kind, secret, salt))
@@ -104,7 +104,7 @@ def _with(match: re.Match[str], mark: str) -> str:
 
 
 def _mark(kind: str, secret: str, salt: str) -> str:
-    return f"[redacted:{kind}:{digest(secret, salt, size=2)}]"
+    return f"[redacted:{kind}:{digest(secret, salt, size=2)}]" if salt else f"[redacted:{kind}]"
 
 
 def digest(text: str, salt: str, size: int) -> str:
@@ -130,8 +130,6 @@ _MORE = (
     re.compile(r"://(?P<secret>[^\s/?#@\"'<>]{1,512})@"),
     # A login link's code stands behind the hash.
     re.compile(r"/login(?:\?[^\s#]{0,2000})?#(?P<secret>[\w-]{1,128})"),
-    # A token, whether or not a word before it says that it is one; those of machines are longer.
-    re.compile(r"\b(?P<secret>adsum_[\w-]{43,256})"),
 )
 #: Fields by whose name alone the value is one.
 _NAMES = re.compile(r"(?i)cookie|authorization")

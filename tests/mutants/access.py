@@ -202,4 +202,19 @@ MUTANTS = (
         ),
         ("tests/unit/collector/test_codex_install.py::test_exactly_our_own_entries_are_trusted",),
     ),
+    Mutant(
+        "A secret behind an option of a program is masked.",
+        (Edit("shared/adsum_shared/redact.py", "redact_text", "_mask_options(...)", "text"),),
+        ("tests/unit/shared/test_redact.py::test_a_planted_secret_is_masked",),
+    ),
+    Mutant(
+        "A digest is not masked for a secret.",
+        (Edit("shared/adsum_shared/secrets.toml", "", "(?<!cache[_-]key)", ""),),
+        ("tests/unit/shared/test_redact.py::test_a_digest_stays",),
+    ),
+    Mutant(
+        "A message to a phone or a channel holds no secret.",
+        (Edit("hub/adsum_hub/notify/messages.py", "_cut", "redact_text(...)", "clean(text)"),),
+        ("tests/unit/hub/notify/test_messages.py::test_a_message_holds_no_secret",),
+    ),
 )

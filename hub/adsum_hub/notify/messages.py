@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from adsum_hub.notify.rules import REPORTED, Case, Content
-from adsum_shared.redact import clean
+from adsum_shared.redact import clean, redact_text
 
 Urgency = Literal["low", "normal", "high"]
 
@@ -151,5 +151,5 @@ def _state(case: Case) -> str:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(clean(text).split())
+    line = redact_text(" ".join(clean(text).split()), "")
     return line if len(line) <= MOST_CHARS else f"{line[: MOST_CHARS - 1]}…"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adsum_shared.privacy import private_as
-from adsum_shared.redact import redact_text
+from adsum_shared.redact import fields_without_secrets, redact_text, redacted
 from adsum_shared.signals import (
     Alive,
     BackgroundTask,
@@ -19,6 +24,40 @@ from adsum_shared.signals import (
     TurnEnded,
     TurnFailed,
 )
+
+DATA = Path(__file__).parents[2] / "data"
+EVERYDAY = (DATA / "redaction" / "everyday.txt").read_text().splitlines()
+PASSWORD = "Pl4ntedS3cret"
+DIGEST = "4f1a9c3e5b7d8f0a2c4e6b8d0f1a3c5e7b9d1f3a5c7e9b0d2f4a6c8e0b1d3f5a"
+TAIL = "abcdefghij0123456789klmnop"
+#: A command -> what of it nobody else may read.
+PLANTED = {
+    f"aws configure set aws_secret_access_key {PASSWORD}": PASSWORD,
+    f"npm config set //registry.example/:_authToken {PASSWORD}": PASSWORD,
+    f"az login --service-principal -u app -p {PASSWORD} --tenant t": PASSWORD,
+    f"docker login -u me -p '{PASSWORD}' ghcr.io": PASSWORD,
+    f"curl -u admin:{PASSWORD} https://shop.example": PASSWORD,
+    f"curl -sSu 'admin:two words {PASSWORD}' https://shop.example": PASSWORD,
+    f"curl -d '{{1; 2 | 3}}' \\\n  --user=admin:{PASSWORD} https://shop.example": PASSWORD,
+    f"curl -b 'theme=dark; session={PASSWORD}' https://shop.example": PASSWORD,
+    f"curl -H 'Cookie: theme=dark; session={PASSWORD}' https://shop.example": PASSWORD,
+    f"curl 'https://b.example/k?X-Amz-Date=1&X-Amz-Signature={DIGEST}'": DIGEST,
+    f"curl 'https://b.example/k?sv=2026&sig={PASSWORD}%3D{PASSWORD}'": PASSWORD,
+    f"mysql -u root -p{PASSWORD} shop": PASSWORD,
+    f"mariadb-dump -p'{PASSWORD}' shop > shop.sql": PASSWORD,
+    f"MYSQL_PWD={PASSWORD} mysql shop": PASSWORD,
+    f"mongodump -u me -p {PASSWORD}": PASSWORD,
+    f"redis-cli -a {PASSWORD} info": PASSWORD,
+    f"sshpass -p {PASSWORD} ssh -p 22 shop.example": PASSWORD,
+    f"SIGNING_KEY={DIGEST} node server.js": DIGEST,
+    f"openssl enc -K x --key {DIGEST} -in a": DIGEST,
+    f"twilio api -u SK{DIGEST[:32]}": DIGEST[:32],
+    f"doctl auth init -t dop_v1_{DIGEST}": DIGEST,
+    f"curl -d text=x https://hooks.slack.com/services/T0123456/B0123456/{TAIL}": TAIL,
+    f"export SENDGRID=SG.{TAIL[:22]}.{TAIL}": TAIL,
+    f"vault login hvs.{TAIL}": TAIL,
+    f"adsum join https://hub.example adsum_{TAIL}{TAIL}": TAIL,
+}
 
 SECRETS = {
     "anthropic": "sk-ant-api03-AbCdEf0123456789-xyz",
@@ -33,6 +72,59 @@ SECRETS = {
     "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4",
     "stripe": "sk_live_AbCdEf0123456789",
 }
+
+
+@pytest.mark.parametrize("text", PLANTED)
+def test_a_planted_secret_is_masked(text: str) -> None:
+    masked = redact_text(text, "salt")
+
+    assert PLANTED[text] not in masked
+    assert masked.startswith(text.split(maxsplit=1)[0].partition("=")[0])
+    assert redact_text(masked, "salt") == masked, "masking twice changes nothing"
+    assert PLANTED[text] not in repr(fields_without_secrets({"event": text}, "salt")), "in a log"
+
+
+@pytest.mark.parametrize("text", EVERYDAY)
+def test_an_everyday_command_stays(text: str) -> None:
+    assert redact_text(text, "salt") == text
+
+
+def test_recorded_tool_inputs_stay() -> None:
+    inputs = [each for file in sorted(DATA.rglob("*.jsonl")) for each in _tool_inputs(file)]
+
+    assert len(inputs) > 100
+    assert not [each for each in inputs if redacted(each, "salt") != each]
+
+
+def _tool_inputs(file: Path) -> Iterator[Any]:
+    def inside(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if name in {"tool_input", "input", "arguments"}:
+                    yield inner
+                yield from inside(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from inside(inner)
+
+    for line in file.read_text().splitlines():
+        with contextlib.suppress(ValueError):  # a line cut off on purpose
+            yield from inside(json.loads(line))
+
+
+@pytest.mark.parametrize("name", ["sha256:", "checksum=", "cache-key: ", "digest ", "git show "])
+def test_a_digest_stays(name: str) -> None:
+    assert redact_text(f"{name}{DIGEST}", "salt") == f"{name}{DIGEST}"
+
+
+@pytest.mark.parametrize("start", ["$x", "$(9", "<", "[", "`", "{", "${x:-", "x(", "?", "null"])
+def test_a_password_that_begins_like_code_is_masked(start: str) -> None:
+    for form in ("PASSWORD={}", "password: '{}'", "run --password {}", "mysql -p'{}'"):
+        assert PASSWORD not in redact_text(form.format(start + PASSWORD), "salt")
+
+
+def test_without_a_salt_a_secret_has_no_mark() -> None:
+    assert redact_text(f"PASSWORD={PASSWORD}", "") == "PASSWORD=[redacted:value]"
 
 
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
@@ -178,6 +270,14 @@ def test_full_changes_nothing() -> None:
         "--token-" * 20_000,
         "eyJ-" * 50_000,
         "a." * 90_000 + "://x:",
+        "mysql-" * 30_000,
+        "curl '" * 30_001,
+        'curl "\\' * 30_000,
+        "curl -b a=" * 20_000,
+        "configure set token" * 10_000,
+        "secret_token_" * 15_000,
+        "xai-" * 50_000,
+        "token=${" * 25_000,
     ],
 )
 def test_no_text_takes_long(text: str) -> None:
@@ -203,6 +303,6 @@ def _seconds_of(text: str) -> float:
     return time.process_time() - started
 
 
-@pytest.mark.parametrize("text", ["run --api-key abc123def", "--my-token-name 'abc123def'"])
+@pytest.mark.parametrize("text", ["run --api-key abc123def", "--my-token-value 'abc123def'"])
 def test_a_secret_behind_an_option_is_masked(text: str) -> None:
     assert "abc123def" not in redact_text(text, "salt")

@@ -71,6 +71,16 @@ def test_a_digest_names_the_most_urgent_first_and_not_all():
     assert lines[-1] == "and 13 more"
 
 
+def test_a_message_holds_no_secret():
+    secret = "Pl4ntedS3cret"
+    cases = [case("a", title=f"Run mysql -p{secret}"), case("b", label=f"Run curl -u me:{secret}")]
+
+    for some in (cases, cases[:1], cases[1:]):
+        message = message_of(some, "title")
+        assert secret not in message.title + message.body
+        assert "[redacted:argument]" in message.title + message.body
+
+
 def test_a_title_of_any_length_or_shape_stays_one_short_line():
     told = message_of([case(title="a\nb\t" + "c" * 10_000, label="x" * 10_000)], "title")
 
