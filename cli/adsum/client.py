@@ -556,9 +556,9 @@ def session_named(url: str, wanted: str) -> SessionView:
 
 
 def require_id(wanted: str) -> None:
-    """Raises CommandError for "", with which every id starts."""
+    """Raises CommandError for "", with which every id starts, and for spaces."""
     require(
-        wanted,
+        wanted.strip(),
         "The session's id is empty, as of a variable that is not set. List ids: adsum agents",
     )
 

@@ -18,7 +18,7 @@ from adsum_shared.state import CommandView, QueuedView, RequestView, SessionView
 
 #: What each command says, by what the request takes: the first of them.
 VERBS = {
-    "approve": ("allow", "plan"),
+    "approve": ("allow",),
     "always": ("always",),
     "deny": ("deny",),
     "answer": ("answer", "elicit"),
@@ -55,6 +55,11 @@ SURE = "This request may be misread, see the reasons above. Allow it anyway? [y/
 #: So many lines and fewer are seen together with the question.
 SHORT = 12
 ATTACH = "Answer it at its terminal: adsum attach"
+#: A variable that is not set must not decide whatever request is open.
+UNNAMED = (
+    "With --yes, or without a terminal, `adsum {}` needs a session's id. A variable that is not set is "
+    "none. List the sessions that ask: adsum agents --needs-you"
+)
 
 
 class OpenRequest(NamedTuple):
@@ -65,7 +70,7 @@ class OpenRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecisionAsked:
-    """What was typed. name: of VERBS. sessions: starts of ids; none: whichever asks."""
+    """What was typed. name: of VERBS. sessions: starts of ids; none: a person chooses on the terminal."""
 
     name: str
     sessions: Sequence[str] = ()
@@ -97,6 +102,8 @@ def asker() -> Callable[[str], str] | None:
 
 def decide(asked: DecisionAsked) -> Exit:
     """Raises CommandError before anything is decided."""
+    chosen_by_hand = asked.ask is not None and not asked.yes
+    require(asked.sessions or chosen_by_hand, UNNAMED.format(_command(asked)))
     url = hub_url(asked.hub, asked.state_dir)
     views = typed(url, fetch_sessions(url, {})["sessions"], list[SessionView])
     chosen = list(_chosen(asked, views))
@@ -191,6 +198,8 @@ def why_not(asked: DecisionAsked, view: SessionView) -> str:
     if asked.name != "deny" and all(hold.partial for hold in holds):
         return f"Not all that {name.lower()} asks is shown here, so it cannot be allowed here. {ATTACH}"
     takes = ", ".join(sorted({verb for hold in holds for verb in hold.verbs}))
+    if asked.name == "approve" and "plan" in takes:
+        return f"{name} asks about a plan. Read and approve it: adsum plan {clean(view.session_id)[:8]}"
     return f"{name} asks nothing that `adsum {_command(asked)}` could decide; it takes {takes}."
 
 

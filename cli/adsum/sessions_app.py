@@ -311,11 +311,11 @@ MaybeSessions = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SESSION",
-        help="Session ids, or the start of each; the one that asks, if left out.",
+        help="Session ids, or the start of each; at a terminal, the one that asks, if left out.",
         autocompletion=sessions,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to; needs a session.")]
 WaitS = Annotated[
     float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for the effect.")
 ]
@@ -334,7 +334,7 @@ def _decide(name: str, sessions: list[str] | None, **given: Any) -> None:
     raise typer.Exit(decide(DecisionAsked(name, sessions or (), ask=asker(), **given)))
 
 
-@reach_app.command(help=f"Allow what a session asks.{DECIDED}")
+@reach_app.command(help=f"Allow what a session asks; a plan: adsum plan.{DECIDED}")
 def approve(
     sessions: MaybeSessions = None,
     always: Annotated[
@@ -365,17 +365,8 @@ def deny(
     hub: HubUrl = None,
     state_dir: StateDir = None,
 ) -> None:
-    _decide(
-        "deny",
-        sessions,
-        text=text,
-        stop=stop,
-        yes=yes,
-        wait_s=wait_s,
-        as_json=as_json,
-        hub=hub,
-        state_dir=state_dir,
-    )
+    given = {"yes": yes, "wait_s": wait_s, "as_json": as_json, "hub": hub, "state_dir": state_dir}
+    _decide("deny", sessions, text=text, stop=stop, **given)
 
 
 @reach_app.command(help=f"Answer a session's questions, or its form.{DECIDED}")
@@ -383,7 +374,7 @@ def answer(
     session: Annotated[
         str | None,
         typer.Argument(
-            help="Session id, or the start of it; the one that asks, if left out.",
+            help="Session id, or the start of it; at a terminal, the one that asks, if left out.",
             autocompletion=sessions,
         ),
     ] = None,
@@ -402,16 +393,9 @@ def answer(
     hub: HubUrl = None,
     state_dir: StateDir = None,
 ) -> None:
+    given = {"yes": yes, "wait_s": wait_s, "as_json": as_json, "hub": hub, "state_dir": state_dir}
     _decide(
-        "answer",
-        None if session is None else [session],
-        answers=answers or (),
-        note=note,
-        yes=yes,
-        wait_s=wait_s,
-        as_json=as_json,
-        hub=hub,
-        state_dir=state_dir,
+        "answer", None if session is None else [session], answers=answers or (), note=note, **given
     )
 
 
@@ -430,17 +414,8 @@ def plan(
     hub: HubUrl = None,
     state_dir: StateDir = None,
 ) -> None:
-    _decide(
-        "plan",
-        sessions,
-        mode=mode,
-        edit=edit,
-        yes=yes,
-        wait_s=wait_s,
-        as_json=as_json,
-        hub=hub,
-        state_dir=state_dir,
-    )
+    given = {"yes": yes, "wait_s": wait_s, "as_json": as_json, "hub": hub, "state_dir": state_dir}
+    _decide("plan", sessions, mode=mode, edit=edit, **given)
 
 
 DONE = """

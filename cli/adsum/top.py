@@ -395,7 +395,8 @@ class Top(App[None]):
         view = self.shown.get(self.highlighted or "")
         if view is None:
             return None
-        wanted = next(takes(name, view), None)
+        kinds = ("approve", "plan") if name == "approve" else (name,)
+        wanted = next((it for kind in kinds for it in takes(kind, view)), None)
         if wanted is None:
             self._refuse(why_not(DecisionAsked(name), view))
         return wanted

@@ -48,14 +48,44 @@ def test_the_whole_command_is_shown_and_the_effect_is_waited_for(
 ) -> None:
     machine.asks(payload={"command": "make\n  clean\u202e # x", "description": "Clean"})
     asked(hub)
-    code, out, err = run("approve", "--yes")
+    code, out, err = run("approve", "s", "--yes")
 
     assert (code, out) == (0, "s on lab: allow: took effect\n")
     assert "  command:\nmake\n  clean\\u{202e} # x\n" in err
     assert [(each.verb, each.request_id) for each in machine.obeyed] == [("allow", "r1")]
+    assert run("approve", "s", "--yes")[0] == 1
+    assert len(machine.obeyed) == 1
+
+
+def test_without_a_session_nothing_is_decided_unless_a_person_is_asked(
+    run: Run, hub: HubProcess, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.asks()
+    asked(hub)
+    for verb in ("approve", "deny", "answer", "plan"):
+        for given in (("--yes",), (), ("", "--yes"), (" ", "--yes")):
+            code, _, err = run(verb, *given)
+            assert (code, "adsum agents" in err) == (2, True), (verb, given, err)
+    monkeypatch.setattr("adsum.decide.asker", lambda: lambda _question: "y")
     code, _, err = run("approve", "--yes")
-    assert code == 2
-    assert "No session asks anything" in err
+
+    assert (code, "needs a session's id" in err) == (2, True)
+    assert machine.obeyed == []
+    assert run("approve")[0] == 0
+
+
+def test_a_plan_is_approved_by_its_own_verb_alone(
+    run: Run, hub: HubProcess, machine: FakeMachine
+) -> None:
+    machine.asks("b2", "r2", "plan", "deny", request_kind="plan", payload={"plan": "# Plan"})
+    asked(hub)
+    code, _, err = run("approve", "b2", "--yes")
+
+    assert (code, err) == (
+        1,
+        "adsum: Session b2 asks about a plan. Read and approve it: adsum plan b2\n",
+    )
+    assert machine.obeyed == []
 
 
 def replies_with(monkeypatch: pytest.MonkeyPatch, *replies: str) -> list[str]:
@@ -122,7 +152,7 @@ def test_nobody_is_asked_where_nobody_is_and_a_key_too_many_is_no_yes(
 ) -> None:
     machine.asks()
     asked(hub)
-    code, _, err = run("deny")
+    code, _, err = run("deny", "s")
     assert (code, "give --yes" in err) == (2, True)
     assert "  command: make clean\n" in err, "it is shown all the same"
 
@@ -140,7 +170,8 @@ def test_several_sessions_are_decided_and_told_as_json(
     for name in ("one", "two"):
         machine.asks(name, f"r-{name}")
     asked(hub, 2)
-    code, _, err = run("approve", "--yes")
+    monkeypatch.setattr("adsum.decide.asker", lambda: lambda _question: "")
+    code, _, err = run("approve")
     assert code == 2
     assert "Several requests are open" in err
     monkeypatch.setattr("adsum.decide.asker", lambda: lambda _question: "y")
@@ -244,11 +275,12 @@ def test_a_question_is_read_once_as_a_list_and_the_chosen_label_is_confirmed(
 
 
 def test_what_is_called_as_its_session_is_named_once(
-    run: Run, hub: HubProcess, machine: FakeMachine
+    run: Run, hub: HubProcess, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("one", "two"):
         about = {"request_kind": "plan", "summary": f"work of {name}"}
         machine.asks(name, f"r-{name}", "plan", payload={"plan": "# Plan"}, **about)
     asked(hub, 2)
 
-    assert "1  one  work of one\n" in run("plan", "--yes")[2]
+    monkeypatch.setattr("adsum.decide.asker", lambda: lambda _question: "")
+    assert "1  one  work of one\n" in run("plan")[2]

@@ -27,8 +27,10 @@ def hub() -> Iterator[StandIn]:
     [
         ("show", ""),
         ("archive", ""),
+        ("archive", " "),
         ("dismiss", "0a1b", ""),
         ("suspend", ""),
+        ("interrupt", " "),
         ("prompt", "", "go on"),
         ("approve", "", "--yes"),
         ("answer", "", "--answer", "1"),
