@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
+
+import psutil
 
 from adsum.client import fetch, fetch_sessions, hub_url, named, path_of, send, typed
 from adsum.outcome import CommandError, Exit, put, put_json, require, say
+from adsum_collector.agents import known_agents
 from adsum_shared.characters import escape_code, fold_blank_lines
 from adsum_shared.commands import ALLOWING
 from adsum_shared.redact import clean
@@ -389,8 +394,44 @@ def _value(name: str, text: str, about: Any) -> Any:
         raise CommandError(f"{escape_code(name)} is no {kind}: {text!r}.", Exit.USAGE) from error
 
 
+#: Set by Claude Code in all that it runs, as its session's id is.
+CLAUDE_CODE = "CLAUDECODE"
+#: They run an agent that is a script.
+_INTERPRETERS = ("node", "bun", "deno")
+
+
+def agent_of(env: Mapping[str, str], commands: Iterable[Sequence[str]]) -> str | None:
+    """Return the title of the agent that runs this. commands: the words of each ancestor process."""
+    agents = known_agents()
+    variables = [(each.session_variable, each.title) for each in agents if each.session_variable]
+    titles = [title for name, title in (*variables, (CLAUDE_CODE, "Claude Code")) if env.get(name)]
+    programs = {(each.resume or each.name).split(" ")[0]: each.title for each in agents}
+    for words in commands:
+        names = [PurePath(each).name.removesuffix(".js") for each in words if each[:1] != "-"]
+        at = 1 if names[:1] and names[0] in _INTERPRETERS else 0
+        titles += [programs[name] for name in names[at : at + 1] if name in programs]
+    return next(iter(titles), None)
+
+
+def running_agent() -> str | None:
+    """Return the title of the agent that this process runs in."""
+
+    def commands() -> Iterator[Sequence[str]]:
+        for parent in psutil.Process().parents():
+            with contextlib.suppress(psutil.Error):  # another user's, or gone
+                yield parent.cmdline()
+
+    return agent_of(os.environ, commands())
+
+
 def give(url: str, view: SessionView, body: dict[str, Any]) -> CommandView:
-    """Raises CommandError."""
+    """Raises CommandError, also where an agent runs this: it must not decide for a person by accident."""
+    agent = running_agent()
+    if agent is not None:
+        raise CommandError(
+            f"Nothing is decided: {agent} runs this command, and a person must. Run it in a terminal that no "
+            "agent started, or decide on the page: adsum open"
+        )
     answer = send(url, "POST", f"{path_of(view)}/commands", body)
     return typed(url, answer.get("command"), CommandView)
 

@@ -31,6 +31,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     # whatever accounts the machine of the tests has
     monkeypatch.setattr("adsum.hooks.others_here", list)
+    # whoever runs the tests, an agent too
+    monkeypatch.setattr("adsum.decide.running_agent", lambda: None)
     (tmp_path / "bin").mkdir()
     # The search for project settings stops at a repository, so it never reaches folders above this one.
     (tmp_path / ".git").mkdir()

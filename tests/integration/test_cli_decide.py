@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from adsum.decide import asker, labels_in
+from adsum.decide import agent_of, asker, labels_in
 from adsum.outcome import CommandError
 from tests.deciding import FORM, QUESTIONS, FakeMachine
 from tests.hub_processes import HubProcess, started
@@ -72,6 +75,45 @@ def test_without_a_session_nothing_is_decided_unless_a_person_is_asked(
     assert (code, "needs a session's id" in err) == (2, True)
     assert machine.obeyed == []
     assert run("approve")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("agent", "more"), [("claude", {}), ("codex", {}), ("bash", {"CLAUDECODE": "1"})]
+)
+def test_what_an_agent_runs_decides_nothing(
+    hub: HubProcess, machine: FakeMachine, home: Path, agent: str, more: dict[str, str]
+) -> None:
+    machine.asks()
+    asked(hub)
+    for words in ("approve s --yes", "prompt s go"):
+        script = f"exec -a {agent} bash -c '{sys.executable} -m adsum {words}; exit $?'"
+        done = subprocess.run(
+            ["/bin/bash", "-c", script],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **more, "PATH": "/bin:/usr/bin"},
+            check=False,
+        )
+        assert done.returncode == 1
+        assert "in a terminal that no agent started" in done.stderr
+    assert machine.obeyed == []
+
+
+@pytest.mark.parametrize(
+    ("env", "words", "title"),
+    [
+        ({"CLAUDE_CODE_SESSION_ID": "s"}, (), "Claude Code"),
+        ({"CODEX_THREAD_ID": "t"}, (), "Codex"),
+        ({}, ("node", "--x", "/usr/bin/gemini"), "Gemini CLI"),
+        ({}, ("/usr/local/bin/opencode",), "OpenCode"),
+        ({"CLAUDECODE": ""}, ("vim", "claude"), None),
+        ({}, (), None),
+    ],
+)
+def test_an_agent_is_known_by_its_variables_and_its_program(
+    env: dict[str, str], words: tuple[str, ...], title: str | None
+) -> None:
+    assert agent_of(env, [("-bash",), words, ("systemd",)]) == title
 
 
 def test_a_plan_is_approved_by_its_own_verb_alone(

@@ -181,6 +181,11 @@ MUTANTS = (
         (f"{_RULES}::test_the_first_rule_that_fits_decides_and_a_dry_one_only_is_tried",),
     ),
     Mutant(
+        "A command that an agent runs decides nothing.",
+        (Edit("cli/adsum/decide.py", "give", "agent is not None", "False"),),
+        ("tests/integration/test_cli_decide.py::test_what_an_agent_runs_decides_nothing",),
+    ),
+    Mutant(
         "A rule does not allow a command with shell syntax.",
         (Edit(_POLICY, "words_of", "not _PLAIN.fullmatch(...)", "False"),),
         (f"{_RULES}::test_a_command_that_says_more_than_words_is_no_rules",),
