@@ -25,7 +25,7 @@ MOST_WORD: Final = 60
 #: The first words of the Unicode names of East Asian letters. One language mixes them, so they are one script.
 _EAST_ASIAN: Final = re.compile("CJK|HIRAGANA|KATAKANA|IDEOGRAPHIC|BOPOMOFO|HANGUL|HALFWIDTH")
 #: Letters that belong to no script.
-_COMMON: Final = frozenset(("MICRO", "MODIFIER", "FEMININE", "MASCULINE"))
+_COMMON: Final = frozenset(("MICRO", "MODIFIER", "FEMININE", "MASCULINE", "COMBINING"))
 _WORD: Final = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 #: The characters between two words of a shell command.
@@ -107,19 +107,19 @@ def _mixed(code: Iterable[str]) -> Iterator[str]:
         if text.isascii():
             continue
         for word in _WORD.findall(text):
-            scripts = sorted({script for letter in set(word) if (script := _script_of(letter))})
+            scripts = sorted({script for letter in set(word) if (script := script_of(letter))})
             if len(scripts) > 1:
                 yield f"A word mixes {' and '.join(scripts)} letters: {_quoted(word)}."
                 return
 
 
 @functools.lru_cache(4096)
-def _script_of(letter: str) -> str | None:
+def script_of(letter: str) -> str | None:
     """Return the script that the letter's Unicode name gives, or None if it belongs to no script."""
     if letter.isascii():
         return "Latin"
     name = unicodedata.name(letter, "").split(" ", 1)[0]
-    if name in _COMMON or not letter.isalpha():
+    if name in _COMMON or unicodedata.category(letter)[0] not in "LM":
         return None
     return "East Asian" if _EAST_ASIAN.match(name) else name.capitalize()
 

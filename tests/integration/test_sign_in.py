@@ -282,6 +282,8 @@ def test_a_list_tells_who_is_in_and_no_secret(hub: HubProcess) -> None:
         ({"role": "viewer", "name": "", "expires_s": 60}, 400),
         ({"role": "viewer", "name": "a\nb", "expires_s": 60}, 400),
         ({"role": "viewer", "name": "x" * 65, "expires_s": 60}, 400),
+        ({"role": "viewer", "name": "A\u043dn", "expires_s": 60}, 400),
+        ({"role": "viewer", "name": "This machine", "expires_s": 60}, 400),
         ({"role": "viewer", "name": "x", "expires_s": 59}, 400),
         ({"role": "viewer", "name": "x", "expires_s": 10**12}, 400),
         ({"role": "viewer", "name": "x", "expires_s": "60"}, 400),

@@ -181,6 +181,11 @@ MUTANTS = (
         (f"{_RULES}::test_the_first_rule_that_fits_decides_and_a_dry_one_only_is_tried",),
     ),
     Mutant(
+        "The hub's own machine is no second person.",
+        (Edit(_HOLDS, "Holds._require_others", "command.by == MACHINE", "False"),),
+        (f"{_MACHINE}::test_the_hubs_own_machine_is_no_second_person",),
+    ),
+    Mutant(
         "A command that an agent runs decides nothing.",
         (Edit("cli/adsum/decide.py", "give", "agent is not None", "False"),),
         ("tests/integration/test_cli_decide.py::test_what_an_agent_runs_decides_nothing",),

@@ -7,7 +7,6 @@ it is open. Whatever is doubtful is no decision: the request stays, or goes back
 from __future__ import annotations
 
 import secrets
-import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -16,6 +15,7 @@ import msgspec
 
 from adsum_collector.agents.base import Asked
 from adsum_shared.commands import Command, NotObeyedError, binding_of
+from adsum_shared.people import MACHINE, is_alike
 from adsum_shared.signals import (
     ALL_CHILDREN,
     AnySignal,
@@ -94,7 +94,7 @@ class Holds:
     def __init__(self) -> None:
         self.open: dict[str, Held] = {}
         #: request -> person -> what they decided, which waits for another to decide the same
-        self._agreed: dict[str, dict[str, Command]] = {}
+        self._agreed: dict[str, list[Command]] = {}
         self._sent: OrderedDict[str, tuple[Held, Command]] = OrderedDict()
         self._used: OrderedDict[str, None] = OrderedDict()
         self._ended: OrderedDict[str, str] = OrderedDict()
@@ -155,23 +155,26 @@ class Holds:
 
     def _require_others(self, held: Held, command: Command, persons: int) -> None:
         """Raises NotObeyedError: too few have decided the same so far."""
-        agreed = self._agreed.get(held.id, {})
-        same = {who for who, said in agreed.items() if means_the_same(said, command)}
-        if person(command.by) in same:
+        if command.by == MACHINE:
+            raise NotObeyedError(
+                f"{persons} persons decide here, and the hub's own machine is none: adsum login"
+            )
+        same = [it for it in self._agreed.get(held.id, ()) if means_the_same(it, command)]
+        if any(is_alike(it.by, command.by) for it in same):
             raise NotObeyedError("you have decided so already: it takes another person")
         if len(same) + 1 < persons:
             raise OthersNeededError(f"{len(same) + 1} of {persons}: it takes another person")
 
     def agree(self, command: Command) -> Command | None:
         """Counts it until its request is over. What the same person had decided before."""
-        agreed = self._agreed.setdefault(command.request_id or "", {})
-        before = agreed.pop(person(command.by), None)
-        agreed[person(command.by)] = command
+        agreed = self._agreed.setdefault(command.request_id or "", [])
+        before = next((it for it in agreed if is_alike(it.by, command.by)), None)
+        agreed[:] = [*(it for it in agreed if it is not before), command]
         return before
 
     def take_agreed(self, request_id: str) -> list[Command]:
         """What was counted for a request that is over."""
-        return list(self._agreed.pop(request_id, {}).values())
+        return self._agreed.pop(request_id, [])
 
     def expire(self, now: float) -> list[HoldOver]:
         return [self._end(each, "expired") for each in self._those(lambda h: now >= h.until)]
@@ -304,11 +307,6 @@ class TooLateError(NotObeyedError):
 
 class OthersNeededError(NotObeyedError):
     """It is sound, and one person's alone: it counts once another has decided the same."""
-
-
-def person(name: str) -> str:
-    """One person may have signed in by several spellings of one name, and is one all the same."""
-    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 def means_the_same(one: Command, other: Command) -> bool:

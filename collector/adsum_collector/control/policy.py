@@ -24,10 +24,6 @@ from adsum_collector.agents.base import Asked
 from adsum_shared.settings import ConfigError, EntryError, read_entry
 from adsum_shared.signals import ToolRole
 
-#: Names of who decided begin with it where a rule did; no person is called so.
-BY_RULE: Final = "rule:"
-#: Who suspends where nobody did but a session's long rest; no person is called so either.
-BY_REST: Final = "auto-suspend"
 MOST_RULES: Final = 100
 MOST_NAME: Final = 60
 MOST_BYTES: Final = 1 << 20

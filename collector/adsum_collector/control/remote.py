@@ -26,13 +26,13 @@ from adsum_collector.control.holds import (
     OthersNeededError,
     TooLateError,
     means_the_same,
-    person,
 )
-from adsum_collector.control.policy import BY_REST, BY_RULE, LivePolicy, Matter
+from adsum_collector.control.policy import LivePolicy, Matter
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_shared import Timer, WallClock
 from adsum_shared.commands import DECISIONS, Command, NotObeyedError, binding_of
+from adsum_shared.people import BY_RULE, MACHINE, is_reserved
 from adsum_shared.signals import (
     AnySignal,
     CommandReported,
@@ -305,11 +305,10 @@ class RemoteControl:
 
     async def obey(self, command: Command) -> None:
         """Decides what this names, or has it done, once; reports it either way. It comes from a hub."""
-        by = person(command.by)
-        if by.startswith(BY_RULE):
-            self.report(command, "refused", "no person is called so: it is how a rule is named")
-        elif by == BY_REST:
-            self.report(command, "refused", "no person is called so: it is how long rest is named")
+        if is_reserved(command.by) and command.by != MACHINE:
+            self.report(
+                command, "refused", "no person is called so: it names a rule, rest or a machine"
+            )
         elif not command.run and self._parties.run:
             why = "the hub that gave it is older than this collector: upgrade the hub"
             self.report(command, "refused", why)

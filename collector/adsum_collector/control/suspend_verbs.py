@@ -13,9 +13,10 @@ import msgspec
 
 from adsum_collector.control.actions import Actions, Obey
 from adsum_collector.control.consent import LiveConsent
-from adsum_collector.control.policy import BY_REST, LivePolicy
+from adsum_collector.control.policy import LivePolicy
 from adsum_collector.control.suspending import Suspender
 from adsum_shared.commands import Command, NotObeyedError
+from adsum_shared.people import BY_REST
 
 log = logging.getLogger(__name__)
 

@@ -36,6 +36,7 @@ from adsum_hub.request_guard import close_socket, log_refusal
 from adsum_hub.rest.api import AWAY_STEP, BUSY, BUSY_STEP, Problem, as_json, bearer_in
 from adsum_shared.commands import REPORT_PREFIX
 from adsum_shared.connect import UNAVAILABLE, wanted
+from adsum_shared.people import MACHINE
 from adsum_shared.redis_errors import ExhaustedError
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ SIGN_IN_STEP = (
 )
 TOKEN_STEP = "Set ADSUM_TOKEN to another: `adsum hub tokens create` on the hub's machine makes one."  # noqa: S105 - a sentence
 AWAY = "Redis does not answer, so only those who were here lately can be let in, and only to look."
-MACHINE = "this machine"
 #: A credential is looked up again after this, so a revoked one opens nothing for longer.
 FRESH_MS = 2_000
 #: While Redis does not answer, one that was good is good for so long after it was last seen there.

@@ -58,6 +58,7 @@ from adsum_hub.rest.api import (
 from adsum_hub.settings import HubSettings
 from adsum_shared import AdsumError, streams
 from adsum_shared.connect import UNAVAILABLE, Redis, backoff, wanted
+from adsum_shared.people import is_plain, is_reserved
 from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)
@@ -355,9 +356,12 @@ class CredentialIssuer:
 def _name(name: str) -> str:
     """Raises BadRequestError."""
     name = name.strip()
-    if not 0 < len(name) <= MOST_NAME or not name.isprintable():
-        step = f"Give one of 1 to {MOST_NAME} signs without line breaks: it is shown in lists."
+    if not 0 < len(name) <= MOST_NAME or not is_plain(name):
+        step = f"Give 1 to {MOST_NAME} characters: letters of one script, and of others those of ASCII."
         raise BadRequestError(400, "This is no name.", step)
+    if is_reserved(name):
+        step = "Give a person's name: this one names a machine, a rule or a session's rest."
+        raise BadRequestError(400, "This name is reserved.", step)
     return name
 
 
