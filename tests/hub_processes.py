@@ -42,7 +42,7 @@ class HubProcess:
             "ADSUM_STATE_DIR": str(state_dir),
             "ADSUM_REDIS_URL": redis_url,
             "ADSUM_HUB_PORT": str(self.port),
-            # Whoever tests signing in says so: sign_in="on".
+            # Whoever tests signing in says so: sign_in="on". To decide without it takes demo="on".
             "ADSUM_SIGN_IN": "off",
             **{f"ADSUM_{name.upper()}": value for name, value in settings.items()},
         }

@@ -216,8 +216,8 @@ def _usable(keys: Any) -> dict[str, str]:
     """Raises CommandError."""
     if not isinstance(keys, dict) or not Consent(keys=keys).public_keys():
         raise CommandError(
-            "The hub names no key by which it signs commands: it is older, or has none yet. "
-            "Upgrade it and start it anew."
+            "The hub names no key by which it signs commands. It has no sign-in, is older, or has no key yet. "
+            "Upgrade it, and start it anew without ADSUM_SIGN_IN=off."
         )
     return {str(name): str(key) for name, key in keys.items()}
 

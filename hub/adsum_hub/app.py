@@ -264,7 +264,8 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         url = stack.enter_context(announced(settings, port))
         access = await stack.enter_async_context(open_access(redis_url))
         signing = await stack.enter_async_context(signing_in(settings, access, clock))
-        keys = CommandKeys(settings.state_dir, redis)
+        # a demonstration's machines and requests are made up
+        keys = CommandKeys(settings.state_dir, redis, signs=settings.sign_in or settings.demo)
         joining = open_joining(settings, redis_url, access, roster, clock, broadcast, keys)
         ingest = await stack.enter_async_context(open_ingest(redis_url, joining, link.address))
         notifications = await stack.enter_async_context(

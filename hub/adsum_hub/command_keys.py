@@ -26,6 +26,12 @@ log = logging.getLogger(__name__)
 ANNOUNCED_S = 60.0
 
 
+NO_SIGN_IN = (
+    "It asks nobody to sign in, so anybody on its machine could decide. Restart it without "
+    "ADSUM_SIGN_IN=off."
+)
+
+
 class CommandKeyError(AdsumError):
     """Nothing can be signed. The text names the file, the cause and the next step."""
 
@@ -44,7 +50,9 @@ class CommandKeys:
     write there could otherwise decide in anybody's name.
     """
 
-    def __init__(self, state_dir: Path, redis: Redis) -> None:
+    def __init__(self, state_dir: Path, redis: Redis, *, signs: bool = True) -> None:
+        """signs: False where nobody signs in, so whoever decides could be anybody of the hub's machine."""
+        self.signs = signs
         self._file = state_dir / "command-key.pem"
         self._redis = redis
         self._key: Ed25519PrivateKey | None = None
@@ -54,8 +62,11 @@ class CommandKeys:
         """Makes the key at the hub's first start, and shows its public half for as long as it runs."""
         while wanted():
             try:
-                await self.own()
-                await self.known()
+                if self.signs:
+                    await self.own()
+                    await self.known()
+                else:
+                    await self._withdraw()
             except CommandKeyError as error:
                 log.warning("nobody can decide anything from here: %s", error)
                 return
@@ -66,13 +77,17 @@ class CommandKeys:
 
     async def own(self) -> Ed25519PrivateKey:
         """Raises CommandKeyError."""
+        if not self.signs:
+            raise CommandKeyError(NO_SIGN_IN)
         async with self._loading:
             if self._key is None:
                 self._key = await asyncio.to_thread(self._load)
             return self._key
 
     async def known(self) -> dict[str, str]:
-        """The public keys of all hubs; this one's is among them, if it has any. Raises UNAVAILABLE."""
+        """The public keys of all hubs, with this one's; none where it does not sign. Raises UNAVAILABLE."""
+        if not self.signs:
+            return {}
         stored: dict[Any, Any] = await self._redis.hgetall(streams.COMMAND_KEYS)
         read = (_key_of(*each) for each in stored.items())
         found = dict(each for each in read if each is not None)
@@ -83,6 +98,12 @@ class CommandKeys:
                 await self._redis.hset(streams.COMMAND_KEYS, name, mine)
                 found[name] = mine
         return found
+
+    async def _withdraw(self) -> None:
+        """Remove the key of a run with sign-in from Redis, or a machine could pin it. Raises CommandKeyError."""
+        if self._file.exists():
+            key = await asyncio.to_thread(self._load)
+            await self._redis.hdel(streams.COMMAND_KEYS, key_id(key.public_key()))
 
     @endpoint("GET /command-keys", "The keys by which hubs sign what people decide")
     async def command_keys(self) -> CommandKeysKnown:

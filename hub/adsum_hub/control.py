@@ -46,7 +46,7 @@ from adsum_shared.connect import Redis
 from adsum_shared.state import CommandView, Group, HoldView, RequestView, SessionView
 
 if TYPE_CHECKING:
-    pass
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +173,7 @@ class Decisions:
     )
     async def give(self, session_id: str, request: Request, asked: CommandAsked) -> CommandTold:
         """Raises BadRequestError."""
+        key = await self._key()
         place = self._place(session_id)
         _require_control(place.host, asked.verb)
         if asked.verb in ACTIONS:
@@ -197,7 +198,7 @@ class Decisions:
             },
             Command,
         )
-        await self._send(place, command)
+        await self._send(place, command, key)
         about = command.request_id or "itself"
         log.info("%s: %s for %s of %s", command.by, command.verb, about, place.view.id)
         at, verb = self.clock(), command.verb
@@ -264,13 +265,16 @@ class Decisions:
         session, view = self.given.get(command_id, ("", None))
         return view if session == place.view.id else None
 
-    async def _send(self, place: _Place, command: Command) -> None:
-        """Raises BadRequestError, UNAVAILABLE."""
+    async def _key(self) -> Ed25519PrivateKey:
+        """Raises BadRequestError."""
         try:
-            key = await self.keys.own()
+            return await self.keys.own()
         except CommandKeyError as error:
             step = "See the hub's log; until then answer it at its terminal."
             raise BadRequestError(409, f"This hub can sign nothing: {error}", step) from error
+
+    async def _send(self, place: _Place, command: Command, key: Ed25519PrivateKey) -> None:
+        """Raises BadRequestError, UNAVAILABLE."""
         if command.verb in ACTIONS:
             await self._add(signed(command, key), streams.commands(place.host.id))
             return

@@ -440,6 +440,7 @@ async def test_what_is_not_shown_whole_can_be_denied_only(
     ("more", "said"),
     [
         ({"me": {"role": "viewer"}}, "You may look, but not decide."),
+        ({"me": {"decides": False}}, "Restart it without ADSUM_SIGN_IN=off."),
         ({"me": {"role": "operator", "hosts": ["h9"]}}, "On alpha you may look, but not decide"),
         ({"control": "off"}, "On alpha nothing can be decided from elsewhere."),
         ({"hold": {"until": 1}}, "The time to answer it from here is over."),
@@ -594,7 +595,7 @@ async def test_edits_plans_and_dear_commands_are_told_apart(
 async def test_a_press_on_the_page_of_a_real_hub_is_obeyed_by_the_machine(
     browser: Browser, tmp_path: Path, redis_url: str
 ) -> None:
-    hub = HubProcess(tmp_path / "hub", redis_url)
+    hub = HubProcess(tmp_path / "hub", redis_url, demo="on")
     machine = FakeMachine(redis_url)
     machine.start()
     context = await browser.new_context()

@@ -71,6 +71,7 @@ def hub(tmp_path: Path, redis_url: str, box: PostBox) -> Iterator[HubProcess]:
         notify=json.dumps(RULES),
         channel=json.dumps([{"name": "hook", "url": box.webhook}]),
         push_allow_private="1",
+        demo="on",
     )
     yield hub.start()
     hub.kill()

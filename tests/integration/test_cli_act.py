@@ -29,7 +29,7 @@ def standing(
     """One hub and one machine for all: no test here changes what the session is."""
     root = tmp_path_factory.mktemp("standing")
     with running_broker(root / "broker") as broker:
-        hub = HubProcess(root / "hub", broker.url)
+        hub = HubProcess(root / "hub", broker.url, demo="on")
         with started(hub):
             machine = FakeMachine(broker.url, control="full")
             machine.start()

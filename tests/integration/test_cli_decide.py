@@ -14,6 +14,7 @@ import pytest
 
 from adsum.decide import agent_of, asker, labels_in
 from adsum.outcome import CommandError
+from adsum_shared import streams
 from tests.deciding import FORM, QUESTIONS, FakeMachine
 from tests.hub_processes import HubProcess, started
 from tests.integration.conftest import Run
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.redis
 
 @pytest.fixture
 def hub(home: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubProcess]:
-    hub = HubProcess(home / "hub", redis_url)
+    hub = HubProcess(home / "hub", redis_url, demo="on")
     with started(hub):
         monkeypatch.setenv("ADSUM_HUB_URL", hub.url)
         yield hub
@@ -75,6 +76,29 @@ def test_without_a_session_nothing_is_decided_unless_a_person_is_asked(
     assert (code, "needs a session's id" in err) == (2, True)
     assert machine.obeyed == []
     assert run("approve")[0] == 0
+
+
+def test_a_hub_without_sign_in_signs_nothing_and_is_not_trusted(
+    run: Run, home: Path, redis_url: str, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(HubProcess(home / "hub", redis_url, sign_in="on")):
+
+        def shows_its_key() -> bool:
+            return bool(machine.redis.exists(streams.COMMAND_KEYS))
+
+        asyncio.run(wait_until(shows_its_key))
+    hub = HubProcess(home / "hub", redis_url)
+    with started(hub):
+        monkeypatch.setenv("ADSUM_STATE_DIR", str(hub.state_dir))
+        machine.asks()
+        asked(hub)
+        decided, trusted = run("approve", "s", "--yes"), run("control", "approve", "--yes")
+
+        assert hub.get("/api/v1/command-keys")["keys"] == {}
+        assert not shows_its_key(), "nor by way of Redis"
+    for code, _, err in (decided, trusted):
+        assert (code, "without ADSUM_SIGN_IN=off" in err) == (1, True), err
+    assert machine.obeyed == []
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ async def collector(redis_url: str, tmp_path: Path, home: Path) -> AsyncIterator
 
 @pytest.fixture
 def hub(redis_url: str, tmp_path: Path) -> Iterator[HubProcess]:
-    hub = HubProcess(tmp_path / "hub", redis_url).start()
+    hub = HubProcess(tmp_path / "hub", redis_url, demo="on").start()
     yield hub
     hub.stop()
 

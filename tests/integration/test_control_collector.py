@@ -282,7 +282,7 @@ async def test_a_decision_reaches_a_machine_that_reaches_only_the_hub(
 ) -> None:
     """Signed by a real hub, and awaited there."""
     away = f"redis://127.0.0.1:{free_port()}"
-    hub = HubProcess(tmp_path / "hub", redis_url, machine_redis_url=away)
+    hub = HubProcess(tmp_path / "hub", redis_url, machine_redis_url=away, demo="on")
     collector = AgentCollector(tmp_path / "oak", "")
     collector.env.pop("ADSUM_REDIS_URL")
     hook: asyncio.subprocess.Process | None = None

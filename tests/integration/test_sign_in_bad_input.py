@@ -159,6 +159,6 @@ def test_where_nobody_signs_in_everybody_is_an_admin_and_logins_say_so(
     finally:
         hub.kill()
 
-    assert me == {"name": "", "role": "admin", "csrf": "", "sign_in": False}
+    assert me == {"name": "", "role": "admin", "csrf": "", "sign_in": False, "decides": False}
     assert login.status_code == tokens.status_code == 409
     assert "ADSUM_SIGN_IN=off" in login.json()["error"]

@@ -25,6 +25,7 @@ _DOING = "tests/unit/collector/test_actions.py"
 _AGREED = "tests/unit/collector/test_consent.py"
 _SUSPENDED = "tests/unit/collector/test_suspending.py"
 _DECIDING = "tests/browser/test_deciding.py"
+_CLI = "tests/integration/test_cli_decide.py"
 
 MUTANTS = (
     Mutant(
@@ -186,9 +187,14 @@ MUTANTS = (
         (f"{_MACHINE}::test_the_hubs_own_machine_is_no_second_person",),
     ),
     Mutant(
+        "A hub without sign-in signs nothing.",
+        (Edit("hub/adsum_hub/command_keys.py", "CommandKeys.own", "not self.signs", "False"),),
+        (f"{_CLI}::test_a_hub_without_sign_in_signs_nothing_and_is_not_trusted",),
+    ),
+    Mutant(
         "A command that an agent runs decides nothing.",
         (Edit("cli/adsum/decide.py", "give", "agent is not None", "False"),),
-        ("tests/integration/test_cli_decide.py::test_what_an_agent_runs_decides_nothing",),
+        (f"{_CLI}::test_what_an_agent_runs_decides_nothing",),
     ),
     Mutant(
         "A rule does not allow a command with shell syntax.",

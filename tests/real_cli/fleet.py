@@ -158,6 +158,7 @@ def running_fleet(
         "ADSUM_STATE_DIR": str(folder / "hub"),
         "ADSUM_HUB_PORT": str(hub_port),
         "ADSUM_SIGN_IN": "off",
+        "ADSUM_DEMO": "on",  # else it would sign no decision
         "ADSUM_REDIS_URL": redis_url,
     }
     fleet = Fleet(

@@ -137,7 +137,7 @@ class Me(msgspec.Struct, omit_defaults=True):
     """csrf: to be sent as x-csrf-token with what changes something; empty: not needed.
 
     sign_in: False where the hub asks nobody who it is; then everybody is an admin. demo: all that it
-    shows is made up. hosts: see Credential.
+    shows is made up. hosts: see Credential. decides: False where the hub signs no decision.
     """
 
     name: str
@@ -146,6 +146,7 @@ class Me(msgspec.Struct, omit_defaults=True):
     sign_in: bool
     demo: bool = False
     hosts: tuple[str, ...] = ()
+    decides: bool = True
 
 
 class LoginAsked(msgspec.Struct):
@@ -462,7 +463,7 @@ class SignInQuestions:
     async def me(self, request: Request) -> Me:
         grant: Grant | None = request.scope.get(GRANT)
         if grant is None:
-            return Me("", "admin", "", sign_in=False, demo=self._demo)
+            return Me("", "admin", "", sign_in=False, demo=self._demo, decides=self._demo)
         return Me(
             grant.name, grant.role, grant.csrf, sign_in=True, demo=self._demo, hosts=grant.hosts
         )

@@ -81,6 +81,8 @@ export function barred(session, needs = "approve") {
     return { words: "This page has no live connection to its hub, so nothing can be decided here.", passing: true };
   if (session.reachability === "offline")
     return { words: "Its machine is offline: nothing that is decided here would reach it.", passing: true };
+  if (who?.decides === false)
+    return { words: "This hub has no sign-in, so nothing can be decided here. Restart it without ADSUM_SIGN_IN=off." };
   if (!who) return { words: "The hub has not said yet whether you may decide.", passing: true };
   if (who.role === "viewer")
     return { words: "You may look, but not decide. An admin can give you the role operator." };

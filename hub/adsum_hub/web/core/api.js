@@ -15,7 +15,7 @@ const NOT_IN = 401;
  * csrf: goes with what changes something; empty where it is not needed. sign_in: false where nobody has to.
  * demo: all of it is made up.
  * @typedef {{name: string, role: "viewer" | "operator" | "admin", csrf: string, sign_in: boolean, demo?: boolean,
- *   hosts?: string[]}} Me
+ *   hosts?: string[], decides?: boolean}} Me
  */
 
 /** Who uses this browser, once the hub was asked: see `learnMe`. */
