@@ -187,6 +187,11 @@ MUTANTS = (
         (f"{_MACHINE}::test_the_hubs_own_machine_is_no_second_person",),
     ),
     Mutant(
+        "Two persons decide wherever the session has worked, and where nobody knows.",
+        (Edit(_REMOTE, "RemoteControl._cwds_of", "0 < len(places) < MOST_CWDS", "True"),),
+        (f"{_MACHINE}::test_the_strictest_of_all_places_says_how_many_decide",),
+    ),
+    Mutant(
         "A hub without sign-in signs nothing.",
         (Edit("hub/adsum_hub/command_keys.py", "CommandKeys.own", "not self.signs", "False"),),
         (f"{_CLI}::test_a_hub_without_sign_in_signs_nothing_and_is_not_trusted",),

@@ -57,6 +57,7 @@ class Held(msgspec.Struct, frozen=True):
     digest: what it has in common with its call, which it does not name; None of what is no call.
     until: seconds, monotonic. waited: the registry has shown its dialog. own_id: the agent's.
     persons: how many must decide the same before anything is allowed. server: whose form it is.
+    file: to which a file tool is to be applied, see `file_of`.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Held(msgspec.Struct, frozen=True):
     waited: bool = False
     own_id: str | None = None
     persons: int = 1
+    file: str = ""
     server: str | None = None
 
 

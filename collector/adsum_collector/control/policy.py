@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ from adsum_collector.agents.base import Asked
 from adsum_shared.settings import ConfigError, EntryError, read_entry
 from adsum_shared.signals import ToolRole
 
+#: Stands for a path that nobody knows; it is none.
+UNKNOWN: Final = "\0"
 MOST_RULES: Final = 100
 MOST_NAME: Final = 60
 MOST_BYTES: Final = 1 << 20
@@ -95,11 +97,15 @@ class Tag(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Matter(NamedTuple):
-    """What a rule is held against. real: a path with its links followed. minute: of the day."""
+    """What a rule is held against. real: a path with its links followed. minute: of the day.
+
+    places: where else the session has worked, and where its file lies.
+    """
 
     asked: Asked
     minute: int
     real: Callable[[str], str] = os.path.realpath
+    places: Collection[str] = ()
 
 
 class Ruling(NamedTuple):
@@ -122,12 +128,16 @@ class Policy(msgspec.Struct, frozen=True):
     suspend_after_min: float = 0
     fault: str | None = None
 
-    def persons(self, cwd: str) -> int:
-        """How many must agree before something is allowed there. It blocks where links are followed."""
+    def persons(self, *places: str) -> int:
+        """How many must agree before something is allowed there; the strictest place counts.
+
+        It blocks where links are followed.
+        """
         if not self.two_persons:
             return 1
         # what is no path lies nowhere, so who decides there is not known
-        return 2 if "\0" in cwd or self.tags_at(cwd) & set(self.two_persons) else 1
+        strict = any("\0" in it or self.tags_at(it) & set(self.two_persons) for it in places)
+        return 2 if strict else 1
 
     def rest_ms(self, cwd: str) -> int | None:
         """After how long a rest a session there is suspended by itself; None: never.
@@ -162,7 +172,7 @@ class Policy(msgspec.Struct, frozen=True):
             return Ruling()
         tags = self.tags_at(asked.cwd, matter.real)
         may = {"deny"} & set(asked.verbs)
-        if "allow" in asked.verbs and self.persons(asked.cwd) == 1:
+        if "allow" in asked.verbs and self.persons(asked.cwd, *matter.places) == 1:
             may.add("allow")
         tried: list[PolicyRule] = []
         for rule in self.rules:
@@ -213,6 +223,13 @@ def _permits(rule: PolicyRule, matter: Matter) -> bool:
     if asked.role == "fetch":
         return rule.pattern is not None and _same_address(rule.pattern, text)
     return _same_file(rule, text, matter)
+
+
+def file_of(asked: Asked, role: ToolRole | None) -> str:
+    """Return the path that a file tool is to be applied to, UNKNOWN if nobody knows; the cwd for others."""
+    if role not in FILES:
+        return asked.cwd
+    return UNKNOWN if asked.subject is None else os.path.join(asked.cwd, asked.subject)  # noqa: PTH118 - as it is written
 
 
 def words_of(command: str) -> list[str] | None:

@@ -27,7 +27,7 @@ from adsum_collector.control.holds import (
     TooLateError,
     means_the_same,
 )
-from adsum_collector.control.policy import LivePolicy, Matter
+from adsum_collector.control.policy import UNKNOWN, LivePolicy, Matter, file_of
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_shared import Timer, WallClock
@@ -164,11 +164,12 @@ class RemoteControl:
         place = next((i for i, s in enumerate(signals) if isinstance(s, RequestOpened)), None)
         if asked is None or place is None or not self.is_on() or not _ID.fullmatch(message_id):
             return None
-        persons = await self._persons([asked.cwd])
-        if self._holds.is_full or self._holds.knows(message_id):
-            return None
         opened = signals[place]
         assert isinstance(opened, RequestOpened)  # noqa: S101 - so it was found
+        file = file_of(asked, asked.role or opened.role)
+        persons = await self._persons(asked.cwd, file, *self._cwds_of(asked.session_id))
+        if self._holds.is_full or self._holds.knows(message_id):
+            return None
         shown_there = attended and (asked.in_sight or not asked.agent_id)
         lasts = self._limits.main_s if shown_there else self._limits.subagent_s
         asked, shown = self._as_shown(agent, asked, opened)
@@ -184,6 +185,7 @@ class RemoteControl:
             tool_use_id=opened.tool_use_id,
             own_id=opened.request_id,
             persons=persons,
+            file=file,
             server=opened.server,
         )
         hold = Hold(
@@ -199,12 +201,15 @@ class RemoteControl:
         self._note(held, "held", about=asked.tool)
         return held
 
-    async def _persons(self, places: Sequence[str]) -> int:
+    async def _persons(self, *places: str) -> int:
         """How many decide in these together. In a thread: a mount that hangs must not stop all hooks."""
         policy = self._policy.current
-        if not policy.two_persons:
-            return 1
-        return await asyncio.to_thread(lambda: max(map(policy.persons, places), default=1))
+        return await asyncio.to_thread(policy.persons, *places) if policy.two_persons else 1
+
+    def _cwds_of(self, session_id: str) -> list[str]:
+        """Where it has worked since this collector was started; UNKNOWN: in too many places, or in none known."""
+        places = sorted(self._cwds.get(session_id, ()))
+        return places if 0 < len(places) < MOST_CWDS else [UNKNOWN]
 
     def _as_shown(
         self, agent: str, asked: Asked, opened: RequestOpened
@@ -284,7 +289,8 @@ class RemoteControl:
     async def _by_rule(self, held: Held) -> None:
         """What the owner's rules decide, as if a person had: by the same checks, and in the trail."""
         clock = time.localtime(self._now() / 1000)
-        matter = Matter(held.asked, clock.tm_hour * 60 + clock.tm_min)
+        places = held.file, *self._cwds_of(held.asked.session_id)
+        matter = Matter(held.asked, clock.tm_hour * 60 + clock.tm_min, places=places)
         rule, tried = await asyncio.to_thread(self._policy.current.judge, matter)
         for each in tried:
             told = {"verb": each.decision, "by": f"{BY_RULE}{each.name}", "outcome": "tried"}
@@ -322,7 +328,8 @@ class RemoteControl:
     async def _obey(self, command: Command) -> None:
         open_now = self._holds.open.get(command.request_id or "")
         # what its owner has written since it was held counts as well
-        least = await self._persons([open_now.asked.cwd] if open_now else [])
+        cwds = self._cwds_of(command.session_id)
+        least = await self._persons(open_now.asked.cwd, open_now.file, *cwds) if open_now else 1
         try:
             async with self._counting:  # of two at once, the second must know of the first
                 found = await self._decided(command, least)
@@ -391,11 +398,9 @@ class RemoteControl:
         policy = self._policy.current
         if command.verb not in PROMPTING or not (policy.two_persons or policy.fault):
             return
-        places = sorted(self._cwds.get(command.session_id, ()))
         if policy.fault:
             raise NotObeyedError(f"what this machine's owner wrote cannot be read: {policy.fault}")
-        known = 0 < len(places) < MOST_CWDS
-        if not known or await self._persons(places) > 1:
+        if await self._persons(*self._cwds_of(command.session_id)) > 1:
             raise NotObeyedError(
                 "two persons decide in this session, so nobody alone may prompt it"
             )

@@ -38,7 +38,7 @@ from adsum_shared.signals import (
     RequestOpened,
     decode_signal,
 )
-from tests.control import RULES, command_for, consent_to, permission
+from tests.control import RULES, SESSION, command_for, consent_to, permission
 from tests.support import wait_until
 
 KEY = Ed25519PrivateKey.generate()
@@ -332,6 +332,58 @@ async def test_where_two_persons_are_needed_one_alone_allows_nothing(machine: Ma
     lines = [json.loads(line) for line in read_trail(machine.state_dir)]
     counted = [each["by"] for each in lines if each.get("outcome") == "counted"]
     assert counted == ["ann", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("been", "body", "persons"),
+    [
+        (["/else"], permission(), 1),
+        (["/srv/a", "/else"], permission(), 2),
+        ([], permission(), 2),
+        ([f"/else/{n}" for n in range(MOST_CWDS)], permission(), 2),
+        (["/else"], permission("Write", {"file_path": "/srv/x", "content": ""}), 2),
+        (["/else"], permission("Write", {"file_path": "../srv/x", "content": ""}), 2),
+        (["/else"], permission("Write", {"file_path": "x", "content": ""}), 1),
+        (["/else"], permission("Write", {"file_path": "x", "content": "", "new": 1}), 2),
+        (["/else"], permission("Write", {"content": ""}), 2),
+    ],
+)
+async def test_the_strictest_of_all_places_says_how_many_decide(
+    machine: Machine, been: list[str], body: bytes, persons: int
+) -> None:
+    files = RULE.replace("tests", "files").replace("shell", "write").replace("make *", "/*")
+    rules = f"{RULE}dry_run = false\n{files}dry_run = false\n"
+    write_rules(machine, f'{TWO}directories = ["/srv"]\n{rules}')
+    for each in been:
+        machine.control.hear([MetaChanged(session_id=SESSION, at=1, seen=1, cwd=each)])
+
+    held, opened = await machine.ask(body)
+    assert held is not None
+    assert (held.persons, opened.hold.persons) == (persons, persons)
+    ends, task = await waiting(machine, held)
+    if persons == 2:
+        await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+        await machine.until(CommandReported, "ann", "awaits_second")
+        await machine.control.obey(command_for(held.asked, request_id=held.id, by="bob"))
+    await task
+
+    assert b'"allow"' in ends.written
+    assert (b"rule:" in b"".join(read_trail(machine.state_dir))) == (persons == 1)
+
+
+async def test_a_file_is_where_its_links_lead_for_two_persons(
+    machine: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "srv").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "srv")
+    write_rules(machine, f'{TWO}directories = ["{tmp_path}/srv"]\n')
+    machine.control.hear([MetaChanged(session_id=SESSION, at=1, seen=1, cwd="/else")])
+
+    _, opened = await machine.ask(
+        permission("Write", {"file_path": f"{tmp_path}/link/x", "content": ""})
+    )
+
+    assert opened.hold.persons == 2
 
 
 async def test_the_hubs_own_machine_is_no_second_person(machine: Machine) -> None:
