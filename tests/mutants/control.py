@@ -47,6 +47,14 @@ MUTANTS = (
         (f"{_AGREED}::test_what_nobody_agreed_to_is_off",),
     ),
     Mutant(
+        "A line of the trail holds what the collector wrote and nothing else.",
+        (Edit(_CONSENT, "check_trail", "msgspec.json.encode(line) + ... != raw", "False"),),
+        (
+            "tests/unit/collector/test_trail.py"
+            "::test_a_line_that_holds_more_than_was_written_breaks_the_chain",
+        ),
+    ),
+    Mutant(
         "Consent ends on time though the clock is set back.",
         (Edit(_CONSENT, "LiveConsent.level", "self._timer() >= ...", "False"),),
         (f"{_AGREED}::test_it_ends_while_the_collector_runs_whatever_the_clock_on_the_wall_says",),

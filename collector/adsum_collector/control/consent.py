@@ -213,10 +213,10 @@ class Trail:
             before, n = (last.hash, last.n) if last else (FIRST, 0)
             line = Line(n=n + 1, at=at, what=what, before=before, **told)
             line = msgspec.structs.replace(line, hash=line.hashed())
-            size = os.fstat(file.fileno()).st_size
-            # a line that a crash cut short must not swallow ours
-            torn = size and os.pread(file.fileno(), 1, size - 1) != b"\n"
-            raw = (b"\n" if torn else b"") + msgspec.json.encode(line) + b"\n"
+            size, tail = _tail(file)
+            # a crash may have cut the last line short: nobody was given its hash
+            os.ftruncate(file.fileno(), size - len(tail.rpartition(b"\n")[2]))
+            raw = msgspec.json.encode(line) + b"\n"
             if file.write(raw) != len(raw):
                 self._last = None
                 raise OSError(f"{self._file} took only a part of a line")
@@ -225,10 +225,13 @@ class Trail:
         return line.hash
 
 
-def _last_line(file: Any) -> Line | None:
+def _tail(file: Any) -> tuple[int, bytes]:
     size = os.fstat(file.fileno()).st_size
-    raw = os.pread(file.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
-    for each in reversed(raw.splitlines()):
+    return size, os.pread(file.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
+
+
+def _last_line(file: Any) -> Line | None:
+    for each in reversed(_tail(file)[1].split(b"\n")[:-1]):
         try:
             return msgspec.json.decode(each, type=Line)
         except (ValueError, RecursionError):
@@ -254,14 +257,16 @@ def read_trail(state_dir: Path) -> Iterator[bytes]:
 
 
 def check_trail(lines: Iterator[bytes]) -> Checked:
-    """What a crash left of half a line is passed over: it is in no chain, so nothing follows it."""
+    """A file's last line without its newline is ignored: a crash cut it short, so nothing follows it."""
     before, count, first = FIRST, 0, None
     told: set[str] = set()
-    for number, raw in enumerate(lines, 1):
+    for number, raw in enumerate((each for each in lines if each.endswith(b"\n")), 1):
         try:
             line = msgspec.json.decode(raw, type=Line)
         except (ValueError, RecursionError):
-            continue
+            return Checked(count, before, f"line {number} is no line of a trail")
+        if msgspec.json.encode(line) + b"\n" != raw:
+            return Checked(count, before, f"line {number} is not as the collector writes it")
         if first is None:
             first, before, count = line, line.before, line.n - 1
         if line.before != before or line.n != count + 1:

@@ -26,6 +26,23 @@ def test_a_line_that_is_changed_or_taken_out_breaks_the_chain(tmp_path: Path) ->
     assert (tmp_path / TRAIL).stat().st_mode & 0o077 == 0
 
 
+def test_a_line_that_holds_more_than_was_written_breaks_the_chain(tmp_path: Path) -> None:
+    """Its meaning, and so its hash, is what a reader makes of it: the text itself must be ours."""
+    Trail(tmp_path).add(1, "held", about="git status")
+    Trail(tmp_path).add(2, "ended")
+    first, second = read_trail(tmp_path)
+
+    for changed in (
+        first.replace(b'"about"', b'"about":"rm -rf /","about"'),
+        first.replace(b'"about"', b'"note":"forged","about"'),
+        first.replace(b",", b", ", 1),
+    ):
+        assert json.loads(changed)["about"] == "git status"
+        assert "line 1 " in (check_trail(iter([changed, second])).fault or "")
+    for garbage in (b"garbage\n", b'{"n":2,"at"\n', b"\n"):
+        assert "line 2 " in (check_trail(iter([first, garbage, second])).fault or "")
+
+
 def test_what_is_no_text_is_replaced_in_the_trail(tmp_path: Path) -> None:
     Trail(tmp_path).add(1, "command", about="/caf\udce9")
 
@@ -38,10 +55,11 @@ def test_half_a_line_that_a_crash_left_swallows_none_that_follow(tmp_path: Path)
     with os.fdopen(os.open(tmp_path / TRAIL, os.O_WRONLY | os.O_APPEND), "wb") as file:
         file.write(b'{"n":2,"at"')
 
+    assert check_trail(read_trail(tmp_path))[::2] == (1, None)
     Trail(tmp_path).add(2, "ended")
 
-    assert check_trail(read_trail(tmp_path)).fault is None
-    assert check_trail(read_trail(tmp_path)).lines == 2
+    assert check_trail(read_trail(tmp_path))[::2] == (2, None)
+    assert len((tmp_path / TRAIL).read_bytes().splitlines()) == 2
 
 
 def test_a_trail_that_is_full_goes_on_in_a_new_file_and_stays_one_chain(
