@@ -86,6 +86,8 @@ class LocalSocket:
         self._first_name, self._first = next(iter(doors.items()))
         self._control, self._ticks, self._table, self._now = control, ticks, table, now
         self._connections: set[asyncio.Task[None]] = set()
+        #: Those of which no whole line has come, the oldest first: it gives way to a new one.
+        self._silent: dict[asyncio.StreamWriter, None] = {}
         self._held: set[asyncio.Task[None]] = set()
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
         self.accepted = 0
@@ -107,8 +109,12 @@ class LocalSocket:
     def _open(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MOST_CONNECTIONS:
             self.refused["too many connections"] += 1
-            writer.close()
-            return
+            gives_way = next(iter(self._silent), writer)
+            self._silent.pop(gives_way, None)
+            gives_way.close()
+            if gives_way is writer:
+                return
+        self._silent[writer] = None
         task = asyncio.create_task(self._converse(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
@@ -122,7 +128,7 @@ class LocalSocket:
                 return
             held = None
             async with asyncio.timeout(TIMEOUT_S):
-                while held is None and (line := await self._read(reader)):
+                while held is None and (line := await self._read(reader, writer)):
                     if is_statusline(line):  # unanswered: its sender does not wait for anything
                         await self._hear(line)
                         continue
@@ -141,6 +147,7 @@ class LocalSocket:
         except (TimeoutError, OSError):
             self.refused["broken off"] += 1
         finally:
+            self._silent.pop(writer, None)
             writer.close()
 
     async def _wait(
@@ -153,8 +160,14 @@ class LocalSocket:
         self._held.add(task)
         await self._control.wait(held, reader, writer)
 
-    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         """A line, or what came before the end. Raises ValueError beyond the limit."""
+        self._silent[writer] = None
+        line = await self._read_line(reader)
+        self._silent.pop(writer, None)
+        return line
+
+    async def _read_line(self, reader: asyncio.StreamReader) -> bytes:
         try:
             return await reader.readuntil()
         except asyncio.IncompleteReadError as error:

@@ -27,7 +27,7 @@ from adsum_collector import shim
 from adsum_collector.agents.claude_code.status import signals_from_statusline
 from adsum_collector.errors import SpoolUnavailable, StartError
 from adsum_collector.intake import HookDoor, Intake
-from adsum_collector.listening.local_socket import LocalSocket, Ticks
+from adsum_collector.listening.local_socket import MOST_CONNECTIONS, LocalSocket, Ticks
 from adsum_collector.listening.sockets import listen_unix, unix_peer_uid
 from adsum_collector.processes import ProcessTable, watched
 from adsum_collector.spool.spool import Rows, Spool
@@ -248,6 +248,22 @@ async def test_a_large_status_line_is_read_beside_the_loop(door: Door) -> None:
         await wait_until(lambda size=size: len(threads) == (1 if size == 10 else 2))
 
     assert threads == [True, False]
+
+
+async def test_connections_that_send_no_line_keep_no_hook_waiting(door: Door) -> None:
+    """Neither do those of which one line came and then nothing."""
+    idle = [await asyncio.open_unix_connection(str(door.path)) for _ in range(MOST_CONNECTIONS)]
+    for reader, writer in idle[::2]:
+        writer.write(b"{}\n")
+        await reader.readline()
+
+    reply = await door.say(message())
+
+    assert reply["ok"] is True
+    assert door.local.refused["too many connections"] == 1
+    assert door.local.refused["broken off"] == 0  # none was over by itself
+    for _, writer in idle:
+        writer.close()
 
 
 async def test_another_user_is_not_served(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
