@@ -39,6 +39,8 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+#: Sent only under a name that is https alone, as it counts for every port of that name.
+HSTS = {"strict-transport-security": "max-age=31536000"}
 
 #: Where no public URL says which one it is: a proxy that ends TLS may not tell.
 EITHER = frozenset({"http", "https"})
@@ -155,7 +157,7 @@ class RequestGuard:
             why = f"Pages of {origin[:100]!r} may not use this hub."
             step = "Open the hub's own page; a proxy has to pass on Host and Origin unchanged."
         else:
-            await self._app(scope, receive, _with_headers(scope, send))
+            await self._app(scope, receive, _with_headers(scope, send, self._hosts[host]))
             return
         self._refusals.note(scope, why, "host" if host not in self._hosts else "origin")
         if scope["type"] == "websocket":
@@ -183,14 +185,15 @@ async def close_socket(receive: Receive, send: Send, code: int, why: str) -> Non
     await send({"type": "websocket.close", "code": code, "reason": reason})
 
 
-def _with_headers(scope: Scope, send: Send) -> Send:
+def _with_headers(scope: Scope, send: Send, schemes: frozenset[str]) -> Send:
     if scope["type"] != "http":
         return send
+    added = HEADERS | HSTS if schemes == {"https"} else HEADERS
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in added.items():
                 headers.setdefault(name, value)
         await send(message)
 

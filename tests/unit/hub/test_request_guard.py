@@ -63,6 +63,16 @@ async def test_its_own_page_is_answered_under_a_strict_policy():
     assert "unsafe" not in response.headers["content-security-policy"]
 
 
+async def test_only_a_name_that_is_https_alone_asks_browsers_for_nothing_else():
+    name = "strict-transport-security"
+
+    assert (await ask({"host": "hub.example.net"}, doors(PUBLIC))).headers[name]
+    for host in ("127.0.0.1:4000", "localhost:4000", "hub.example:443"):
+        assert name not in (await ask({"host": host}, doors(PUBLIC), "https")).headers
+    plain = doors("http://10.0.0.5:4000")
+    assert name not in (await ask({"host": "10.0.0.5:4000"}, plain)).headers
+
+
 # --- an Origin is of the Host that is asked, under the scheme that is its own
 
 
