@@ -60,8 +60,9 @@ def run_collector_part(state_dir: Path | None, redis_url: str | None) -> None:
 
 async def _tending(part: Coroutine[None, None, None], state_dir: Path, *, mends: bool) -> None:
     """With what keeps its hooks as their owner agreed that they are."""
-    from adsum.hooks import keep_mended, keep_put_back
+    from adsum.hooks import keep_mended, keep_put_back, leave_port
 
+    await asyncio.to_thread(leave_port, state_dir)
     async with asyncio.TaskGroup() as group:
         beside = [group.create_task(keep_put_back(state_dir))]
         if mends:

@@ -309,6 +309,17 @@ async def keep_mended(state_dir: Path) -> None:
             log.warning("the hooks could not be put right: %s", error)
 
 
+def leave_port(state_dir: Path) -> None:
+    """Has the shim send what is posted to the collector's port, if another user listens there."""
+    try:
+        for setup in setups_for("user", state_dir):
+            if setup.stranger and setup.port in setup.inspect().ports:
+                setup.install(dry_run=False)
+                log.warning("the hooks in %s are taken off port %d", setup.path, setup.port)
+    except (AdsumError, OSError) as error:
+        log.warning("the hooks could not be taken off the port: %s", error)
+
+
 def put_back(state_dir: Path) -> bool:
     """Hooks of ours that wait wait no more, if control has ended by itself. Whether any did.
 

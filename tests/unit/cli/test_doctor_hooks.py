@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from adsum.doctor.agents import check_hooks
 from adsum.doctor.checks import Finding
 from adsum.doctor.doctor import _hooks
+from adsum.foreground import _tending
 from adsum.hooks import Setup, Wanted
 from adsum_collector.agents.claude_code.agent import settings_files
 from adsum_collector.agents.installer import SettingsFiles
+from adsum_collector.state_dir import token_of
 from adsum_shared.state import HostWitness
 from tests.brokers import free_port
 from tests.hubs import NOW, host
@@ -282,6 +284,27 @@ def test_an_install_beside_a_strangers_port_posts_nothing_and_renews_the_token(
     assert (setup.state_dir / "token").read_text() != handed
     assert "Bearer" not in setup.path.read_text()
     assert found(again, home)["hooks"].result == "ok"
+
+
+async def test_a_collector_that_starts_beside_a_stranger_takes_its_hooks_off_the_port(
+    setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Setup(setup.path, setup.state_dir, PORT, wanted="http").install(dry_run=False)
+    handed = token_of(setup.state_dir)
+    assert handed in setup.path.read_text()
+    monkeypatch.setattr("adsum.hooks.stranger_on", lambda _port: "mallory")
+    monkeypatch.setenv("ADSUM_COLLECTOR_PORT", str(PORT))
+
+    async def part() -> None:
+        """It finds its port taken."""
+
+    await _tending(part(), setup.state_dir, mends=False)
+
+    written = setup.path.read_text()
+    assert handed not in written
+    assert "127.0.0.1" not in written
+    assert token_of(setup.state_dir) != handed
+    assert found(Setup(setup.path, setup.state_dir, PORT), home)["hooks"].result == "ok"
 
 
 def test_the_way_that_was_asked_for_is_kept_until_another_is(
