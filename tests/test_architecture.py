@@ -36,10 +36,10 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: The most lines that a package may have. Lower a budget with each change; raise one only with the
 #: reason in the commit's body.
 LINE_BUDGETS = {
-    "adsum": 13265,
-    "adsum_collector": 23690,
-    "adsum_hub": 19450,
-    "adsum_shared": 4940,
+    "adsum": 13320,
+    "adsum_collector": 23760,
+    "adsum_hub": 19560,
+    "adsum_shared": 5030,
     "page": 16980,
 }
 WEB = PACKAGES["adsum_hub"] / "web"
