@@ -24,8 +24,6 @@ from tests.support import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
-#: What docs/sign-in.md promises.
-REVOKED_S = 2.0
 LOGINS = 24
 
 
@@ -108,7 +106,7 @@ async def flooded(hub: HubProcess, seen: Counter[int] | None = None) -> AsyncIte
 
 
 @pytest.mark.core
-async def test_a_token_revoked_elsewhere_opens_nothing_after_two_seconds_under_a_flood(
+async def test_an_admins_token_revoked_elsewhere_opens_nothing_under_a_flood(
     hubs: Hubs,
 ) -> None:
     one, two = hubs
@@ -141,8 +139,8 @@ async def test_a_token_revoked_elsewhere_opens_nothing_after_two_seconds_under_a
     good = [asked for asked, status in after if status == 200]
     print(f"good until {max(good, default=0.0):.2f} s after; before: {before}; strangers: {seen}")
     assert set(before) == {200}
-    assert all(asked <= REVOKED_S for asked in good)
-    assert {status for asked, status in after if asked > REVOKED_S} == {401}
+    assert not good
+    assert {status for _, status in after} == {401}
 
 
 @pytest.mark.core

@@ -19,6 +19,11 @@ MUTANTS = (
         (f"{_AUTH}::test_without_redis_they_look_and_do_no_more",),
     ),
     Mutant(
+        "What only admins may do rests on no cached credential.",
+        (Edit(_GATE, "Gate._admit", "0 if needed == 'admin' else FRESH_MS", "FRESH_MS"),),
+        ("tests/unit/hub/auth/test_gate.py::test_what_admins_do_rests_on_no_cached_credential",),
+    ),
+    Mutant(
         "An overloaded hub believes no remembered sign-in.",
         (Edit(_GATE, "Authenticator._ask", "ExhaustedError", "ZeroDivisionError"),),
         (f"{_AUTH}::test_where_the_hub_itself_has_too_much_to_do_nothing_remembered_is_believed",),

@@ -215,18 +215,26 @@ class Authenticator:
         self.refused: Counter[str] = Counter()
 
     async def authenticate(
-        self, shown: Presented | None, *, address: str = "", only_looks: bool = False
+        self,
+        shown: Presented | None,
+        *,
+        address: str = "",
+        only_looks: bool = False,
+        fresh_ms: int = FRESH_MS,
     ) -> Grant:
-        """address: of whoever asks. only_looks: the request changes nothing. Raises AccessDeniedError."""
+        """address: of whoever asks. only_looks: the request changes nothing. Raises AccessDeniedError.
+
+        fresh_ms: how long ago Redis may have given the credential, while it answers.
+        """
         if shown is None:
             raise AccessDeniedError(401, "You are not signed in.", SIGN_IN_STEP)
         digest = digest_of(shown.secret)
         if shown.kind == "token" and hmac.compare_digest(digest, self._machine):
             return Grant(MACHINE, "admin", None)
-        credential = self._fresh(digest)
+        credential = self._cache.within(digest, fresh_ms, self._clock())
         sure = credential is not None
         if credential is None:
-            credential, sure = await self._ask(shown.kind, digest, address)
+            credential, sure = await self._ask(shown.kind, digest, address, fresh_ms)
         if credential is None or self._clock() >= credential.ends:
             raise _over(shown.kind)
         csrf = csrf_of(shown.secret) if shown.kind == "sign-in" else ""
@@ -252,10 +260,9 @@ class Authenticator:
         """Drops a credential that this hub has revoked, before it is looked up again."""
         self._cache.pop(digest, None)
 
-    def _fresh(self, digest: str) -> Credential | None:
-        return self._cache.within(digest, FRESH_MS, self._clock())
-
-    async def _ask(self, kind: Kind, digest: str, address: str) -> tuple[Credential | None, bool]:
+    async def _ask(
+        self, kind: Kind, digest: str, address: str, fresh_ms: int
+    ) -> tuple[Credential | None, bool]:
         """The credential, and whether it is Redis that gave it now. Raises AccessDeniedError."""
         is_known = self._cache.within(digest, AWAY_MS, self._clock()) is not None
         lookup = self._known if is_known else self._unknown
@@ -264,9 +271,9 @@ class Authenticator:
         try:
             async with lookup.bulkhead.turn(digest if is_known else origin_of(address)):
                 # Others may have been answered about it while this one waited.
-                if (credential := self._fresh(digest)) is not None:
-                    return credential, True
                 now = self._clock()
+                if (credential := self._cache.within(digest, fresh_ms, now)) is not None:
+                    return credential, True
                 if now < lookup.away_until:
                     return self._remembered(digest), False
                 looking = self._look_up(lookup.stores[kind], digest, now)
@@ -406,6 +413,8 @@ class Gate:
             shown,
             address=(scope.get("client") or ("",))[0],
             only_looks=reads and needed == "viewer",
+            # An admin's credential makes others: a revoked one must not do so for a moment more.
+            fresh_ms=0 if needed == "admin" else FRESH_MS,
         )
         if not covers(grant.role, needed):
             cause = f"This needs the role {needed}, and you are signed in as {grant.role}."

@@ -162,6 +162,18 @@ async def test_one_revoked_by_another_hub_opens_nothing_a_moment_later(scene: Sc
     assert await scene.status() == 401
 
 
+async def test_one_revoked_by_another_hub_opens_nothing_where_none_is_cached(scene: Scene) -> None:
+    scene.knows(COOKIE, sign_in())
+    shown = Presented("sign-in", COOKIE)
+    await scene.authenticator.authenticate(shown, fresh_ms=0)
+    await scene.authenticator.authenticate(shown, fresh_ms=0)
+    assert scene.store.asked == 2
+    scene.store.stored.clear()
+
+    with pytest.raises(AccessDeniedError, match="revoked"):
+        await scene.authenticator.authenticate(shown, fresh_ms=0)
+
+
 async def test_one_revoked_here_opens_nothing_at_once(scene: Scene) -> None:
     scene.knows(COOKIE, sign_in())
     assert await scene.status() == 200

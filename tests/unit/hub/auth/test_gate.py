@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from adsum_hub.auth.credentials import Role, csrf_of, make_cookie, make_token
 from adsum_hub.auth.gate import (
     AWAY,
+    FRESH_MS,
     MOST_NEXT,
     STRANGER,
     AccessDeniedError,
@@ -42,9 +43,14 @@ class FakeAuthenticator(Authenticator):
         self.away = False
 
     async def authenticate(
-        self, shown: Presented | None, *, address: str = "", only_looks: bool = False
+        self,
+        shown: Presented | None,
+        *,
+        address: str = "",
+        only_looks: bool = False,
+        fresh_ms: int = FRESH_MS,
     ) -> Grant:
-        self.asked = (address, only_looks)
+        self.asked, self.fresh_ms = (address, only_looks), fresh_ms
         if self.away:
             raise AccessDeniedError(503, AWAY, AWAY_STEP)
         if shown == Presented("sign-in", COOKIE):
@@ -54,6 +60,21 @@ class FakeAuthenticator(Authenticator):
         raise AccessDeniedError(
             401, "You are not signed in.", "Sign in.", noteworthy=shown is not None
         )
+
+
+async def test_what_admins_do_rests_on_no_cached_credential(
+    client: httpx.AsyncClient, authenticator: FakeAuthenticator
+) -> None:
+    authenticator.role = "admin"
+    for method, path, fresh_ms in (
+        ("POST", "/api/v1/tokens", 0),
+        ("GET", "/api/v1/tokens", 0),
+        ("DELETE", "/api/v1/hosts/h", 0),
+        ("GET", "/api/v1/sessions", FRESH_MS),
+        ("POST", "/api/v1/sessions/h:s/commands", FRESH_MS),
+    ):
+        assert (await client.request(method, path, headers=BEARER)).status_code == 200
+        assert authenticator.fresh_ms == fresh_ms
 
 
 @pytest.fixture
