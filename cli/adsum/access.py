@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from adsum.client import fetch, hub_url, send
-from adsum.outcome import CommandError, put, put_json, require, say
+from adsum.outcome import CommandError, agrees, put, put_json, require, say
 from adsum.text.tables import open_console
 from adsum.text.words import age
 from adsum_shared.redact import clean
@@ -28,7 +28,7 @@ MOST_JOIN_DAYS = JOIN_TOKEN_MOST_MS // 1000 // UNITS_S["d"]
 #: Of each kind: its columns, and what to say where there is none.
 _LISTS = {
     "tokens": (
-        ("ID", "NAME", "ROLE", "MADE", "USED", "ENDS IN"),
+        ("ID", "NAME", "ROLE", "MADE", "USED", "ENDS IN", "MADE BY"),
         "There is no token. One for the API: adsum hub tokens create --name NAME",
     ),
     "sign-ins": (
@@ -204,7 +204,7 @@ def _cells(kind: str, one: dict[str, Any], now: int) -> tuple[str, ...]:
     used = age(now - one["seen"]) if one["seen"] else "never"
     who = (one["id"], clean(one["name"]), one["role"], since, used)
     if kind == "tokens":
-        return *who, age(one["until"] - now)
+        return *who, age(one["until"] - now), one.get("by", "")
     return *who, age(one["ends"] - now), clean(one["where"])
 
 
@@ -215,13 +215,30 @@ def revoke(kind: str, hub: str | None, state_dir: Path | None, named: str) -> No
         one = kind.removesuffix("s").replace("join-", "join ")
         listed = "tokens list --join" if kind == "join-tokens" else f"{kind} list"
         raise CommandError(f"There is no {one} {named[:40]!r}. List them: adsum hub {listed}")
-    send(url, "DELETE", f"/api/v1/{kind}/{quote(named, safe='')}")
+    told = send(url, "DELETE", f"/api/v1/{kind}/{quote(named, safe='')}")
     if kind == "join-tokens":
         say(f"Revoked {named}: it lets nobody in any more. Who has joined by it stays.")
     else:
         say(
             f"Revoked {named}: it opens nothing more, and what it has open is closed within seconds."
         )
+        _revoke_made(url, told)
+
+
+def _revoke_made(url: str, told: dict[str, Any]) -> None:
+    """Asks whether what a revoked credential had made goes as well."""
+    made = [("tokens", each) for each in told.get("tokens", ())]
+    made += [("sign-ins", each) for each in told.get("sign_ins", ())]
+    if not made:
+        return
+    say("It made these, which are still good:")
+    for kind, each in made:
+        say(f"  adsum hub {kind} revoke {each}")
+    if not sys.stdin.isatty() or not agrees("Revoke them as well? [Y/n] "):
+        return
+    for kind, each in made:
+        send(url, "DELETE", f"/api/v1/{kind}/{each}")
+    say(f"Revoked {len(made)} more.")
 
 
 def seconds(text: str, most_days: int = MOST_DAYS) -> int:

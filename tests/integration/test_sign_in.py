@@ -237,6 +237,29 @@ def test_a_sign_in_and_a_token_hold_on_all_hubs_until_revoked_at_any(
     assert "was revoked" in refused.json()["error"]
 
 
+def test_a_revoked_credential_names_what_it_made(hub: HubProcess) -> None:
+    """Through others too, and the browsers that its login links let in."""
+    wish = {"role": "admin", "name": "more", "expires_s": 600}
+    first, secret = make_token(hub, "admin")
+    with asking(hub, token=secret) as client:
+        made = client.post("/api/v1/tokens", json=wish).json()
+        code = client.post("/api/v1/login-links", json={"name": "x"}).json()["code"]
+    with asking(hub, token=made["secret"]) as client:
+        grandchild = client.post("/api/v1/tokens", json=wish).json()["token"]
+    with asking(hub) as client:
+        assert client.post("/api/v1/login", json={"code": code}).status_code == 200
+    with admin(hub) as client:
+        other = client.post("/api/v1/tokens", json=wish).json()["token"]
+        revoked = client.delete(f"/api/v1/tokens/{first}").json()
+        (browser,) = client.get("/api/v1/sign-ins").json()["sign_ins"]
+        assert client.delete(f"/api/v1/tokens/{other['id']}").json()["tokens"] == []
+
+    assert (made["token"]["by"], grandchild["by"]) == (first, made["token"]["id"])
+    assert (other["by"], browser["by"]) == ("", first)
+    assert set(revoked["tokens"]) == {made["token"]["id"], grandchild["id"]}
+    assert revoked["sign_ins"] == [browser["id"]]
+
+
 def test_roles_hold_for_cookies_and_tokens(hub: HubProcess) -> None:
     test, tokens = ("POST", "/api/v1/notify/test"), ("GET", "/api/v1/tokens")
     allowed = {"viewer": [403, 403], "operator": [200, 403], "admin": [200, 200]}

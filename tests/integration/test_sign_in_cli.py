@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import httpx
 import pytest
 import redis
 
+from adsum.access import revoke
 from tests import forked
 from tests.brokers import Broker, free_port, running_broker
 from tests.hub_processes import HubProcess, started
@@ -119,6 +121,29 @@ def test_a_token_is_made_shown_once_listed_and_revoked(here: Adsum, elsewhere: A
     assert (refused.returncode, "was revoked" in refused.stderr) == (4, True)
     assert here("hub", "tokens", "revoke", told["id"]).returncode == 1
     assert "There is no token" in here("hub", "tokens", "list").stderr
+
+
+def test_a_revoked_token_lists_what_it_made_and_asks_at_a_terminal(
+    hub: HubProcess, here: Adsum, elsewhere: Adsum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def family() -> tuple[str, str]:
+        parent, secret = make_token(hub, "admin")
+        wish = ("hub", "tokens", "create", "--name", "child", "--json")
+        made = elsewhere(*wish, ADSUM_TOKEN=secret)
+        return parent, json.loads(made.stdout)["token"]["id"]
+
+    parent, child = family()
+    done = here("hub", "tokens", "revoke", parent)
+    assert done.returncode == 0
+    assert f"adsum hub tokens revoke {child}" in done.stderr
+    assert child in here("hub", "tokens", "list").stdout
+
+    parent, child = family()
+    answers = StringIO("y\n")
+    monkeypatch.setattr(answers, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", answers)
+    revoke("tokens", None, Path(hub.env["ADSUM_STATE_DIR"]), parent)
+    assert child not in here("hub", "tokens", "list").stdout
 
 
 @pytest.mark.parametrize(

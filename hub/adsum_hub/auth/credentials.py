@@ -28,7 +28,7 @@ class Credential(msgspec.Struct, frozen=True):
 
     idle: it ends when it was not used for so long; None: it ends at `until` alone.
     where: what a browser says it is. hosts: the ids of those where an operator may do something; none:
-    all of them.
+    all of them. by: the id of the credential that made it, or its login link; empty: this machine's own.
     """
 
     id: str
@@ -40,6 +40,7 @@ class Credential(msgspec.Struct, frozen=True):
     idle: int | None = None
     where: str = ""
     hosts: tuple[str, ...] = ()
+    by: str = ""
 
     @property
     def ends(self) -> int:
@@ -217,13 +218,14 @@ class CredentialStore(SecretStore[Credential]):
 
 
 class LoginCode(msgspec.Struct, frozen=True):
-    """until: ms. used: it has let somebody in. hosts: see Credential."""
+    """until: ms. used: it has let somebody in. hosts, by: see Credential."""
 
     name: str
     role: Role
     until: int
     used: bool = False
     hosts: tuple[str, ...] = ()
+    by: str = ""
 
 
 class LoginCodes(SecretStore[LoginCode]):

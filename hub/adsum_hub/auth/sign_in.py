@@ -41,6 +41,7 @@ from adsum_hub.auth.gate import (
     Lookup,
 )
 from adsum_hub.clock import Clock
+from adsum_hub.notify.push import OWNER, SubscriptionOwner
 from adsum_hub.redis_access import Bulkhead, RedisAccess
 from adsum_hub.rest.api import (
     OFTEN,
@@ -114,7 +115,7 @@ class TokenAsked(msgspec.Struct):
 
 
 class Token(msgspec.Struct):
-    """since, seen, until: ms. seen: when it was last used, to ten minutes; 0: never."""
+    """since, seen, until: ms. seen: when it was last used, to ten minutes; 0: never. by: see Credential."""
 
     id: str
     name: str
@@ -123,6 +124,7 @@ class Token(msgspec.Struct):
     seen: int
     until: int
     hosts: tuple[str, ...] = ()
+    by: str = ""
 
 
 class TokenMade(msgspec.Struct):
@@ -168,6 +170,7 @@ class SignIn(msgspec.Struct):
     ends: int
     where: str
     hosts: tuple[str, ...] = ()
+    by: str = ""
 
 
 class SignIns(msgspec.Struct):
@@ -183,8 +186,12 @@ class Tokens(msgspec.Struct):
 
 
 class Revoked(msgspec.Struct):
+    """tokens, sign_ins: the ids of what it made, directly or by others, and that is still good."""
+
     schema: int
     id: str
+    tokens: list[str] = []
+    sign_ins: list[str] = []
 
 
 class LoginAccess(NamedTuple):
@@ -232,6 +239,7 @@ class CredentialIssuer:
                 SIGN_IN_IDLE_MS,
                 "".join(each for each in where if each.isprintable())[:MOST_WHERE],
                 taken.hosts,
+                taken.by,
             )
             await self.login_access.sign_ins.issue(digest, credential, now)
         log.info("%r signed in as %s from %s (%s)", taken.name, taken.role, address, credential.id)
@@ -292,11 +300,15 @@ class CredentialIssuer:
     @endpoint(
         "POST /login-links", "A link that lets one browser in, once, within ten minutes", REFUSED
     )
-    async def make_login_link(self, asked: LoginLinkAsked) -> LoginLink:
+    async def make_login_link(self, request: Request, asked: LoginLinkAsked) -> LoginLink:
+        return await self.login_link(asked, _maker(request))
+
+    async def login_link(self, asked: LoginLinkAsked, by: str = "") -> LoginLink:
+        """by: see Credential."""
         name = _name(asked.name or asked.role)
         require_reach(asked.role, asked.hosts)
         secret, until = make_code(), self.clock() + streams.LOGIN_CODE_MS
-        code = LoginCode(name, asked.role, until, hosts=asked.hosts)
+        code = LoginCode(name, asked.role, until, hosts=asked.hosts, by=by)
         await self.codes.issue(digest_of(secret), code)
         log.info("made a login link for %r as %s", name, asked.role)
         return LoginLink(SCHEMA, secret, self.public_url, name, asked.role, until)
@@ -309,7 +321,7 @@ class CredentialIssuer:
 
     @endpoint(
         "DELETE /sign-ins/{named}",
-        "A browser is signed out, and what it has open is closed",
+        "A browser is signed out, and what it has open is closed; the answer names what it made",
         {**REFUSED, **UNKNOWN},
     )
     async def revoke_sign_in(self, named: str) -> Revoked:
@@ -322,7 +334,7 @@ class CredentialIssuer:
         return Tokens(SCHEMA, now, msgspec.convert(found, list[Token], from_attributes=True))
 
     @endpoint("POST /tokens", "A token for the API; its secret is answered this once", REFUSED)
-    async def make_token(self, asked: TokenAsked) -> TokenMade:
+    async def make_token(self, request: Request, asked: TokenAsked) -> TokenMade:
         name, now = _name(asked.name), self.clock()
         require_reach(asked.role, asked.hosts)
         if not LEAST_TOKEN_S <= asked.expires_s <= MOST_TOKEN_S:
@@ -333,13 +345,18 @@ class CredentialIssuer:
             raise BadRequestError(409, f"There are {MOST_TOKENS} tokens already.", step)
         secret = make_token()
         digest, until = digest_of(secret), now + asked.expires_s * 1000
-        credential = Credential(id_of(digest), name, asked.role, now, until, 0, hosts=asked.hosts)
+        who = (id_of(digest), name, asked.role, now, until, 0)
+        credential = Credential(*who, hosts=asked.hosts, by=_maker(request))
         await self.stores["token"].issue(digest, credential, now)
         log.info("made token %s for %r as %s", credential.id, name, credential.role)
         token = msgspec.convert(credential, Token, from_attributes=True)
         return TokenMade(SCHEMA, secret, token)
 
-    @endpoint("DELETE /tokens/{named}", "A token is good no more", {**REFUSED, **UNKNOWN})
+    @endpoint(
+        "DELETE /tokens/{named}",
+        "A token is good no more; the answer names what it made",
+        {**REFUSED, **UNKNOWN},
+    )
     async def revoke_token(self, named: str) -> Revoked:
         return await self._revoke("token", named)
 
@@ -351,7 +368,25 @@ class CredentialIssuer:
             raise BadRequestError(404, cause, f"List them: `adsum hub {kind}s list`.")
         self.authenticator.forget(digest)
         log.info("revoked the %s %s", kind, named)
-        return Revoked(SCHEMA, named)
+        made = await self._made_by(named)
+        return Revoked(SCHEMA, named, made["token"], made["sign-in"])
+
+    async def _made_by(self, named: str) -> dict[Kind, list[str]]:
+        """The ids of what is good and was made by it, directly or by others."""
+        now, family = self.clock(), {named}
+        good = {kind: await store.all(now) for kind, store in self.stores.items()}
+        every = [each for found in good.values() for each in found]
+        while more := {each.id for each in every if each.by in family} - family:
+            family |= more
+        return {
+            kind: [each.id for each in found if each.id in family] for kind, found in good.items()
+        }
+
+
+def _maker(request: Request) -> str:
+    """The id of the credential that asks; empty: this machine's own."""
+    owner: SubscriptionOwner | None = request.scope.get(OWNER)
+    return id_of(owner.digest) if owner is not None else ""
 
 
 def _name(name: str) -> str:
@@ -443,7 +478,7 @@ async def greet(signing: CredentialIssuer, url: str, say: Callable[[str], None])
     """Shows a first login link to whoever started the hub by hand, as soon as Redis takes one."""
     for pause in backoff():
         try:
-            link = await signing.make_login_link(LoginLinkAsked())
+            link = await signing.login_link(LoginLinkAsked())
         except UNAVAILABLE:
             if not wanted():
                 return
