@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 from adsum.client import fetch, home_of, hub_url, session_named
 from adsum.config import read_settings
-from adsum.outcome import CommandError, Exit, put, say
+from adsum.outcome import CommandError, Exit, agrees, put, say
+from adsum_shared.private_files import write_private
 from adsum_shared.redact import clean
 from adsum_shared.state import SessionView
 
@@ -25,6 +26,8 @@ PANES = ("list-panes", "-a", "-F", "#{pane_tty} #{pane_pid} #{pane_id}")
 #: ssh takes a word that begins with - for an option, and a label may be anything.
 SSH_NAME = re.compile(r"[A-Za-z0-9_][\w.@:%-]{0,252}")
 TMUX_WAIT_S = 5
+#: In the state directory: the id and label of each machine that a person has agreed to reach by ssh.
+SSH_NAMES = "ssh-names"
 #: By which ssh ends for a reason of its own, as for a name that it does not know.
 SSH_FAILED = 255
 
@@ -97,9 +100,27 @@ def attach(
     if only_print:
         put(shlex.join(command))
         return 0
+    if command[0] == "ssh" and ssh is None:
+        require_agreed(view, home_of(state_dir))
     if command[0] != "ssh" or ssh is not None:
         os.execvp(command[0], command)  # noqa: S606 - its words are ours; see SSH_NAME
     return run_ssh(command, view)
+
+
+def require_agreed(view: SessionView, home: Path) -> None:
+    """Ask before the first ssh to the label of this machine. Raises CommandError."""
+    file, name = home / SSH_NAMES, f"{view.host_id} {view.host}"
+    known = file.read_text().splitlines() if file.exists() else []
+    if name in known:
+        return
+    question = (
+        f"Connect by ssh to {view.host}? A machine (id {view.host_id[:8]}) calls itself so. [Y/n] "
+    )
+    if not sys.stdin.isatty() or not agrees(question):
+        step = f"adsum attach {clean(view.session_id)[:8]} --ssh NAME"
+        raise CommandError(f"Nobody has agreed to ssh to {view.host}. To name it yourself: {step}")
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(file, "".join(f"{each}\n" for each in [*known, name]).encode())
 
 
 def run_ssh(command: list[str], view: SessionView) -> int:
@@ -155,7 +176,7 @@ def _in_its_background(view: SessionView) -> list[str] | None:
 
 def _over_ssh(view: SessionView, name: str, ssh: str | None) -> list[str]:
     target = ssh or view.host
-    if SSH_NAME.fullmatch(target) is None:
+    if SSH_NAME.fullmatch(target) is None or (ssh is None and "@" in target):
         raise CommandError(
             f"{name} runs on {clean(view.host)}, which is no name that ssh takes. Give one with "
             "--ssh."

@@ -299,7 +299,7 @@ def attach(
 ) -> None:
     """Go to the terminal a session runs in.
 
-    To its tmux pane; by ssh, if it is on another machine. One that Claude Code keeps in the background
+    To its tmux pane; by ssh, if it is on another machine: the first time it asks. One that Claude Code keeps in the background
     here (`claude --bg`) is opened by `claude attach`.
     """
     from adsum.reach import attach

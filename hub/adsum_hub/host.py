@@ -32,6 +32,7 @@ MOST_LEFT_OUT = 10_000
 
 #: Of the latest ones, told one by one.
 MOST_GAPS = 8
+MOST_LABEL = 100
 #: Gaps of one reason that follow each other so closely are one thing that happened.
 ONE_EVENT_MS = 60_000
 
@@ -328,7 +329,6 @@ class Host:
     def hear(self, beat: Beat, age_ms: int, now: int) -> None:
         """A heartbeat written `age_ms` ago."""
         self.beat = beat
-        self.label = self.given or beat.label
         self.problem = beat.problem
         self.clock.observe(beat.at, now - age_ms)
 

@@ -13,7 +13,7 @@ from adsum_hub import host_troubles
 from adsum_hub.domains.show import Domains
 from adsum_hub.facts import Budget, Facts
 from adsum_hub.fold.activity import entries
-from adsum_hub.host import Host
+from adsum_hub.host import MOST_LABEL, Host
 from adsum_hub.inbox import Admission, admit
 from adsum_hub.observed import Measures, Recent
 from adsum_hub.past import Dismissal, past_verdict, stands
@@ -365,11 +365,26 @@ class Roster:
     def hear(self, host_id: str, beat: Beat, age_ms: int, now: int) -> None:
         host = self.hosts[host_id]
         self._heard.add(host_id)
-        offset, label = host.clock.offset_ms, host.label
+        offset, label, is_first = host.clock.offset_ms, host.label, host.beat is None
         host.hear(beat, age_ms, now)
+        if is_first or label != (host.given or beat.label):
+            self.name(host)
         reached_anew = host.reach(now)
         if reached_anew or (offset, label) != (host.clock.offset_ms, host.label):
             self.revive(host)
+
+    def name(self, host: Host) -> None:
+        """Give a host its label. If another host bears that already, the start of its id follows."""
+        label = host.given or (host.beat.label if host.beat else host.label)
+        if not 0 < len(label) <= MOST_LABEL or not label.isprintable():
+            label = host.id[:8]
+        host.label = f"{label}~{host.id[:8]}" if self.bears(label, host.id) else label
+
+    def bears(self, label: str, beside: str) -> bool:
+        """Whether a host other than `beside`, an id, is called so."""
+        label = label.casefold()
+        hosts = self.hosts.values()
+        return any(each.label.casefold() == label and each.id != beside for each in hosts)
 
     def tick(self, now: int) -> None:
         """Whatever changes with time alone: deadlines that have come, hosts that fell silent."""

@@ -87,7 +87,8 @@ async def test_a_giant_heartbeat_is_deleted_and_its_machine_kept_out_for_a_while
     assert not await client.exists(streams.beat(HOST))
     assert "Its heartbeat took 64 MB of Redis" in problem(hub)
     assert "in 10 minutes" in problem(hub)
-    assert hub.room.notes() == ["lab filled Redis: see `adsum hosts`."]
+    label = hub.roster.hosts[HOST].label
+    assert hub.room.notes() == [f"{label} filled Redis: see `adsum hosts`."]
     assert await Rights(client).there() == {OTHER}
     machines, digest = MachineStore(client), digest_of("secret")
     await Rights(client).mend([(HOST, digest), (OTHER, digest)], [], machines.entitled)
@@ -155,7 +156,7 @@ async def test_a_full_redis_is_told_with_the_machine_that_fills_it(
 
     assert writes.problem is not None
     assert "out of memory" in writes.problem
-    assert "Most of it is lab's: " in writes.problem
+    assert f"Most of it is {hub.roster.hosts[HOST].label}'s: " in writes.problem
     hub.room._most = ROOM
     await hub.room.measure()  # which frees it
     machine(broker, OTHER).xadd(streams.inbox(OTHER), {"a": "b"}, id="1-1")

@@ -16,6 +16,7 @@ from adsum_hub.auth.credentials import CodeProblem, LoginRateLimit, digest_of, i
 from adsum_hub.auth.sign_in import Revoked
 from adsum_hub.clock import Clock
 from adsum_hub.command_keys import CommandKeys
+from adsum_hub.host import MOST_LABEL
 from adsum_hub.join.machines import JoinedMachine, MachineStore, RollFile, RollWatch, Way
 from adsum_hub.join.rights import LOOPBACK, Addresses, NoRightsError, Rights
 from adsum_hub.join.tokens import (
@@ -71,7 +72,6 @@ NO_USER_STEP = (
     "one login that can read and write everything, set ADSUM_MACHINE_SHARED_URL at the hub; or have "
     "them go through the hub: adsum join --via ingest."
 )
-MOST_LABEL = 100
 MOST_TOKENS = 500
 LEAST_S, MOST_S = 60, streams.JOIN_TOKEN_MOST_MS // 1000
 WHY: dict[CodeProblem, tuple[int, str]] = {

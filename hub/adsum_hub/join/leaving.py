@@ -117,7 +117,10 @@ class Leaving:
     )
     async def rename_host(self, host_id: str, asked: LabelAsked) -> HostChanged:
         await self._require(host_id)
-        await self.machines.name(host_id, label_of(asked.label))
+        label = label_of(asked.label)
+        if label and self.roster.bears(label, host_id):
+            raise BadRequestError(409, "Another machine is called so.", "Give another name.")
+        await self.machines.name(host_id, label)
         await self.watch.look()
         return HostChanged(SCHEMA, host_id)
 

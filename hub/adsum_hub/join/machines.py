@@ -415,7 +415,7 @@ class RollWatch:
         if host.given == label:
             return False
         host.given = label
-        host.label = label or (host.beat.label if host.beat else host.label)
+        self._roster.name(host)
         self._roster.revive(host)
         return True
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from adsum.reach import (
     pane_of,
     panes_in,
     remote_script,
+    require_agreed,
     run_ssh,
 )
 from adsum_shared.state import AgentState, Group, SessionView
@@ -92,7 +94,23 @@ def test_where_ssh_fails_another_name_for_the_machine_is_asked_for(
     assert said(1) == "", "it got there"
 
 
-@pytest.mark.parametrize("label", ["-oProxyCommand=x", "a b", "", "$(x)"])
+def test_the_first_ssh_to_a_label_asks_and_another_machine_that_bears_it_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CommandError, match="Nobody has agreed to ssh to laptop"):
+        require_agreed(view(), tmp_path)  # no terminal
+
+    answers = StringIO("y\nn\n")
+    monkeypatch.setattr(answers, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", answers)
+    require_agreed(view(), tmp_path / "state")
+    require_agreed(view(), tmp_path / "state")
+    with pytest.raises(CommandError, match="--ssh NAME"):
+        require_agreed(view(host_id="another"), tmp_path / "state")
+    assert answers.read() == ""
+
+
+@pytest.mark.parametrize("label", ["-oProxyCommand=x", "a b", "", "$(x)", "root@laptop"])
 def test_a_label_that_ssh_would_misread_is_not_given_to_it(label: str) -> None:
     with pytest.raises(CommandError, match="--ssh"):
         command_for(view(host=label), "another-id")

@@ -261,7 +261,7 @@ async def test_two_machines_of_one_name_are_told_apart(rig: Rig) -> None:
 
 
 async def test_a_name_with_quotes_and_lines_breaks_no_line(rig: Rig) -> None:
-    rig.roster.hear("h", Beat("h", 'a"b\nc\\d', T, "n", "sp"), 0, T)
+    rig.roster.hosts["h"].label = 'a"b\nc\\d'
 
     assert value(await rig.scrape(), "adsum_host_up", host='a"b\nc\\d') == 1
 

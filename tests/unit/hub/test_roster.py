@@ -486,3 +486,26 @@ def test_a_witness_merely_heard_again_is_no_change_of_its_host():
 
     fleet.beat(witnesses=(HostWitness("hook", "missing", fleet.now + AHEAD),))
     assert fleet.roster.take_changes(fleet.now).hosts[0].witnesses[0].state == "missing"
+
+
+def test_a_label_is_one_machines_alone() -> None:
+    """Whoever bore it first keeps it, as long as it is listed; also over a restart of the hub."""
+    fleet = Fleet()
+    for other in ("host-2", "host-3"):
+        fleet.roster.add(other, Snapshot(), fleet.now)
+
+    def beat(host_id: str, label: str) -> str:
+        fleet.roster.hear(host_id, Beat(host_id, label, fleet.now, "n", "sp"), 0, fleet.now)
+        return fleet.roster.hosts[host_id].label
+
+    assert beat("host-2", "Lab") == "Lab~host-2"
+    assert beat("host-3", "oak") == "oak"
+    assert beat("host-3", "lab") == "lab~host-3"
+    assert beat("host-3", "a\nb") == "host-3"
+    assert beat("host-3", "x" * 101) == "host-3"
+    fleet.beat()
+    assert fleet.roster.hosts[HOST].label == "lab"
+    again = Fleet(Snapshot(host=HostRecord(label="lab~host-1")))
+    assert again.roster.hosts[HOST].label == "lab"
+    fleet.roster.hosts.pop(HOST)
+    assert beat("host-2", "Lab") == "Lab"
