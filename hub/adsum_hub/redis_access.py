@@ -177,8 +177,11 @@ class Room:
             for host in some:
                 # All of it is counted: of a few parts one would not come upon the big ones.
                 pipeline.memory_usage(streams.inbox(host.id), samples=0)
+                pipeline.get(streams.cleared(host.id))
             replies = await pipeline.execute(raise_on_error=False)
-            for host, size in zip(some, map(_size, replies), strict=True):
+            for host, cleared in zip(some, replies[1::2], strict=True):
+                self._note_cleared(host, cleared)
+            for host, size in zip(some, map(_size, replies[::2]), strict=True):
                 if size > self._most:
                     key, now = streams.inbox(host.id), self._clock()
                     await self._clear(host, key, "stream", size, now, forgiven=FORGIVEN)
@@ -202,6 +205,16 @@ class Room:
         text = filled(what, size, streams.PAUSED_MS if paused else 0)
         host.troubles.note("room", text, now)
         log.error("host %s: %s", host.id, text)
+        with contextlib.suppress(ResponseError):  # full all the same
+            await self._redis.set(streams.cleared(host.id), f"{now} {text}", px=SHOWN_MS)
+
+    def _note_cleared(self, host: Host, stored: Any) -> None:
+        """What another hub has deleted is said here as well, and counts."""
+        at, _, text = stored.decode().partition(" ") if isinstance(stored, bytes) else ("", "", "")
+        times = self._cleared.get(host.id, [])
+        if at.isdecimal() and int(at) not in times:
+            self._cleared[host.id] = [*times, int(at)][-FORGIVEN - 1 :]
+            host.troubles.note("room", text, self._clock())
 
     async def _keep_out(self, host: Host) -> bool:
         try:

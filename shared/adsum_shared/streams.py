@@ -50,6 +50,11 @@ def paused(host_id: str) -> str:
     return f"adsum:{{{host_id}}}:paused"
 
 
+def cleared(host_id: str) -> str:
+    """String `<ms> <text>`: when a hub deleted what filled Redis, and what it says; for other hubs."""
+    return f"adsum:{{{host_id}}}:cleared"
+
+
 def commands(host_id: str) -> str:
     """Stream of signed commands for the machine, see `commands`; hubs write, about MOST_COMMANDS kept."""
     return f"adsum:{{{host_id}}}:cmd"

@@ -142,6 +142,29 @@ async def test_a_stream_beyond_its_room_is_deleted_and_the_second_time_its_machi
         assert (HOST in await Rights(client).there()) is lives
 
 
+async def test_what_one_hub_deletes_another_names_and_counts(
+    hub: Hub, broker: Broker, client: Redis
+) -> None:
+    async def pause(_host_id: str) -> bool:
+        return True
+
+    other = Hub(broker.url)
+    other.room = other.heartbeats._room = Room(other.roster, client, clock, ROOM, pause)
+    await other.consumer._discovery.look()
+    for number, one in enumerate((hub, other)):
+        big = {"a": "b" * (6 << 20)}
+        machine(broker).xadd(streams.inbox(HOST), big, id=f"{number + 1}-1")
+        await one.room.measure()
+        await hub.room.measure()
+        await other.room.measure()
+
+        assert "more than one machine may" in problem(hub)
+        assert problem(other) == problem(hub)
+        assert hub.room.notes() == other.room.notes() != []
+        assert ("may write there again" in problem(hub)) is (one is other)  # the second time
+    await other.stop()
+
+
 async def test_a_full_redis_is_told_with_the_machine_that_fills_it(
     hub: Hub, broker: Broker, client: Redis
 ) -> None:

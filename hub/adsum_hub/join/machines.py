@@ -52,6 +52,7 @@ OWN = (
     streams.want,
     streams.commands,
     streams.paused,
+    streams.cleared,
 )
 
 
