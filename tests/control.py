@@ -16,6 +16,7 @@ from adsum_collector import shim
 from adsum_collector.agents.base import Asked
 from adsum_collector.agents.claude_code.acting import asked_in
 from adsum_collector.control.consent import Consent, keep_consent
+from adsum_hub.command_stream import append
 from adsum_shared import streams
 from adsum_shared.commands import Command, binding_of, key_id, signed
 from adsum_shared.connect import Redis
@@ -89,8 +90,7 @@ async def give(redis: Redis, command: Command, key: Ed25519PrivateKey) -> None:
     told = decode_beat(beat) if beat is not None else None
     if told is not None and not command.run:
         command = msgspec.structs.replace(command, run=told.nonce)
-    fields: dict[Any, Any] = signed(command, key)
-    await redis.xadd(streams.commands(command.host_id), fields)
+    await append(redis, command.host_id, signed(command, key))
 
 
 async def run_hook(path: Path, body: bytes) -> asyncio.subprocess.Process:

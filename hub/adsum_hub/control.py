@@ -18,6 +18,7 @@ from redis.exceptions import ResponseError
 from adsum_hub.auth.gate import GRANT, Grant
 from adsum_hub.clock import Clock
 from adsum_hub.command_keys import CommandKeyError, CommandKeys
+from adsum_hub.command_stream import Decides, append
 from adsum_hub.facts import Facts
 from adsum_hub.host import Host
 from adsum_hub.rest.api import (
@@ -85,15 +86,6 @@ PARAMETERS: dict[str, frozenset[str]] = {
 #: Without which an action is none.
 NEEDED = {"prompt": ("text",), "queue": ("text",), "withdraw": ("item",), "move": ("item", "place")}
 MOST_PLACE = 1_000
-#: The first decision of a request wins, at whatever hub: KEYS are what decided it and the stream.
-#: ARGV[1]: what may be there, a command that came to nothing, or empty. Answers what is there instead.
-_GIVE = """
-local held = redis.call('GET', KEYS[1])
-if (held or '') ~= ARGV[1] then return held or '?' end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', unpack(ARGV, 5))
-return false
-"""
 TERMINAL = "Answer it at its terminal: adsum attach"
 
 
@@ -275,33 +267,21 @@ class Decisions:
 
     async def _send(self, place: _Place, command: Command, key: Ed25519PrivateKey) -> None:
         """Raises BadRequestError, UNAVAILABLE."""
-        if command.verb in ACTIONS:
-            await self._add(signed(command, key), streams.commands(place.host.id))
-            return
-        decided = streams.decided(place.host.id, command.request_id or "")
-        held: Any = await self.redis.get(decided)
-        left_ms = await self.redis.pttl(decided)
-        before = held.decode() if held else ""
-        if before and not self._came_to_nothing(place, before, streams.DECIDED_MS - left_ms):
-            raise self._decided(place, before)
-        fields = signed(command, key)
-        keys = decided, streams.commands(place.host.id)
-        words = [before, command.id, streams.DECIDED_MS, streams.MOST_COMMANDS]
-        parts = [part for each in fields.items() for part in each]
+        decides = None
+        if command.verb in DECISIONS:
+            decided = streams.decided(place.host.id, command.request_id or "")
+            held: Any = await self.redis.get(decided)
+            left_ms = await self.redis.pttl(decided)
+            before = held.decode() if held else ""
+            if before and not self._came_to_nothing(place, before, streams.DECIDED_MS - left_ms):
+                raise self._decided(place, before)
+            decides = Decides(command.request_id or "", command.id, before)
         try:
-            other: Any = await self.redis.eval(_GIVE, len(keys), *keys, *words, *parts)
+            other = await append(self.redis, place.host.id, signed(command, key), decides)
         except ResponseError as error:
             raise _not_taken(error) from error
         if other:
-            raise self._decided(place, other.decode())
-
-    async def _add(self, fields: dict[bytes, bytes], stream: str) -> None:
-        """Raises BadRequestError, UNAVAILABLE. Given twice it is done twice: no request is over by it."""
-        given: dict[Any, Any] = dict(fields)
-        try:
-            await self.redis.xadd(stream, given, maxlen=streams.MOST_COMMANDS, approximate=True)
-        except ResponseError as error:
-            raise _not_taken(error) from error
+            raise self._decided(place, other)
 
     def _came_to_nothing(self, place: _Place, command_id: str, age_ms: int) -> bool:
         told = place.facts.commands.get(command_id)

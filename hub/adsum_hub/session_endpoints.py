@@ -24,6 +24,7 @@ from fastapi import APIRouter, Query, Request
 
 from adsum_hub.auth.gate import GRANT, Grant
 from adsum_hub.clock import Clock
+from adsum_hub.command_stream import append
 from adsum_hub.control import CommandAsked, CommandTold, Decisions
 from adsum_hub.facts import Facts
 from adsum_hub.fold.activity import entries
@@ -41,7 +42,6 @@ from adsum_hub.rest.api import (
 from adsum_hub.rest.roster import MOST_ACTIVITY, SessionActivity
 from adsum_hub.roster import Roster
 from adsum_hub.views import report_view, view_id
-from adsum_shared import streams
 from adsum_shared.commands import (
     HEARTBEAT,
     REPORT_FIELD,
@@ -228,12 +228,7 @@ class ReportEndpoints:
             )
             raise BadRequestError(409, cause, TOKEN_STEP)
         signal = kind(session_id=facts.session_id, at=0, seen=0, agent=facts.agent, **said)
-        await self.redis.xadd(
-            streams.commands(host.id),
-            {REPORT_FIELD: encode_signal(signal)},
-            maxlen=streams.MOST_COMMANDS,
-            approximate=True,
-        )
+        await append(self.redis, host.id, {REPORT_FIELD: encode_signal(signal)})
 
     @contextmanager
     def _one_of_few(self, place: Place) -> Iterator[None]:

@@ -90,7 +90,7 @@ class KeysRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 class KeysReply(msgspec.Struct, omit_defaults=True):
     """What became of it. None or empty: there is none, or it was not asked for.
 
-    end: of the stream of commands. now_ms: the clock of Redis when those were read.
+    end: of the stream of commands. now_ms: the clock of Redis when either was read.
     listed: False: it may not enter itself into the list of hosts, and a hub does that.
     """
 
@@ -179,6 +179,7 @@ def _commands(host_id: str, asked: KeysRequest, *, enlist: bool) -> Iterator[_Co
 def _awaited(key: str, after: str, wait_s: float) -> Iterator[_Command]:
     if not after:
         yield _Command("end", key, ("XINFO", "STREAM", key), lambda reply: _head(reply).id)
+        yield _Command("now_ms", key, ("TIME",), ms_of)
         return
     block = max(1, int(wait_s * 1000))  # 0 would be for ever
     words = ("XREAD", "COUNT", MOST_COMMANDS, "BLOCK", block, "STREAMS", key, after)

@@ -203,6 +203,23 @@ async def test_forged_foreign_and_late_commands_do_nothing(scene: Scene) -> None
     assert not await scene.said(CommandReported)
 
 
+async def test_an_entry_dated_ahead_ends_no_control(scene: Scene) -> None:
+    """Whether the collector listens already, or comes to a stream that ends with it."""
+    key = streams.commands(scene.collector.host_id)
+    seconds, _ = await scene.redis.time()
+    hook, opened = await scene.held(permission())
+    await scene.redis.xadd(key, {"c": "{}"}, id=f"{(seconds + 86_400) * 1000}-0")
+    await scene.give(scene.command(opened))
+    assert await printed(hook) == ALLOWED
+
+    await scene.redis.xadd(key, {"c": "{}"}, id=f"{(seconds + 86_400) * 1000}-0")
+    scene.collector.kill()
+    scene.collector.start()
+    hook, opened = await scene.held(permission())
+    await scene.give(scene.command(opened))
+    assert await printed(hook) == ALLOWED
+
+
 async def test_one_decision_and_no_second(scene: Scene) -> None:
     hook, opened = await scene.held(permission())
     first, second = scene.command(opened), scene.command(opened, "deny")

@@ -12,6 +12,7 @@ import pytest
 from adsum_hub import control
 from adsum_hub.control import STALE_MS
 from adsum_shared import streams
+from adsum_shared.commands import DECISION_TTL_MS
 from adsum_shared.signals import (
     ChildStarted,
     PromptSubmitted,
@@ -303,6 +304,22 @@ async def test_the_stream_is_bounded(hub: DecidingHub, monkeypatch: pytest.Monke
         assert (await hub.decide(request_id=f"q{number}")).status_code == 202
 
     assert await hub.redis.xlen(streams.commands(HOST)) < 110
+
+
+@pytest.mark.parametrize("ahead", [f"{(1 << 42)}-0", f"{(1 << 64) - 1}-{(1 << 64) - 1}"])
+async def test_an_entry_dated_ahead_keeps_no_command_back(hub: DecidingHub, ahead: str) -> None:
+    stream = streams.commands(HOST)
+    await hub.redis.xadd(stream, {"c": "{}"}, id=ahead)
+    await hub.redis.xtrim(stream, maxlen=0)  # what is gone counts as well
+    hub.asks()
+
+    assert (await hub.decide()).status_code == 202
+
+    (command,) = await hub.commands()
+    assert command.verb == "allow"
+    seconds, _ = await hub.redis.time()
+    ((given, _),) = await hub.redis.xrange(stream)
+    assert abs(int(given.split(b"-")[0]) - seconds * 1000) < DECISION_TTL_MS
 
 
 async def test_a_hub_without_a_usable_key_says_so_and_decides_nothing(

@@ -47,6 +47,11 @@ MUTANTS = (
         (f"{_AGREED}::test_what_nobody_agreed_to_is_off",),
     ),
     Mutant(
+        "An entry dated ahead ends no control.",
+        (Edit(f"{_CONTROL}/feed.py", "_is_ahead", "bool(now_ms) and ...", "False"),),
+        ("tests/unit/collector/test_feed.py::test_an_entry_dated_ahead_moves_no_cursor",),
+    ),
+    Mutant(
         "A line of the trail holds what the collector wrote and nothing else.",
         (Edit(_CONSENT, "check_trail", "msgspec.json.encode(line) + ... != raw", "False"),),
         (

@@ -11,7 +11,7 @@ from adsum_collector.delivery.transports import Transport, TransportConnection
 from adsum_collector.errors import DeliveryError
 from adsum_collector.intake import ReportIntake
 from adsum_collector.state_dir import HasHostId
-from adsum_shared.commands import REPORT_FIELD, NotObeyedError, opened
+from adsum_shared.commands import DECISION_TTL_MS, REPORT_FIELD, NotObeyedError, opened
 from adsum_shared.connect import UNAVAILABLE, backoff, wanted
 from adsum_shared.host_keys import FoundCommand, KeysRequest, OddReplyError
 from adsum_shared.redis_errors import BrokerTooOldError
@@ -68,17 +68,20 @@ class CommandFeed:
         stream ends elsewhere.
         """
         host_id = self._machine.host_id
-        last = (await line.ask(host_id, KeysRequest(commands=""))).end
-        if not last:
+        told = await line.ask(host_id, KeysRequest(commands=""))
+        if not told.end:
             raise OddReplyError("the hub is older and hands on no commands. Upgrade it")
+        last = f"{told.now_ms}-0" if _is_ahead(told.end, told.now_ms) else told.end
         self.problem = None
         while wanted() and self._is_wanted() and self._machine.host_id == host_id:
             told = await line.ask(host_id, KeysRequest(commands=last, wait_s=WAIT_S))
-            found = told.commands or ()
+            found = [each for each in told.commands or () if not _is_ahead(each.id, told.now_ms)]
             last = found[-1].id if found else last
             # what people decide goes before what agents report, who may report a lot
             for each in sorted(found, key=lambda each: REPORT_FIELD in each.fields):
                 await self._take(host_id, each, told.now_ms)
+            if len(found) < len(told.commands or ()):  # read again until a hub has deleted them
+                await asyncio.sleep(LOOK_S)
 
     def _is_wanted(self) -> bool:
         return self._control.is_on() or self._reports.public is not None
@@ -100,3 +103,8 @@ class CommandFeed:
             self._control.report(
                 command, "refused", f"an unexpected fault ({type(error).__name__})"
             )
+
+
+def _is_ahead(entry_id: str, now_ms: int) -> bool:
+    """Whether it is dated so far ahead that no command would be read behind it. now_ms: 0: not known."""
+    return bool(now_ms) and int(entry_id.partition("-")[0]) > now_ms + DECISION_TTL_MS
