@@ -482,6 +482,7 @@ class Collector:
             via=self._transport.via,
             agents=tuple(each.agent.words for each in self._parts.agents),
             control=self._control.level,
+            commands_problem=self._feed.problem,
             report_key=self._reports.public,
         )
 

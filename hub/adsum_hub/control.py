@@ -64,6 +64,8 @@ GIVEN = "given"
 MOST_GIVEN = 1_000
 MOST_WAIT_S = 30
 LOOK_S = 0.05
+#: Of what a machine says keeps commands from it.
+MOST_PROBLEM = 300
 #: Of a reason, an answer or a note.
 MOST_TEXT = 4_000
 #: What each verb takes beside the request and its binding.
@@ -310,6 +312,10 @@ def _require_control(host: Host, verb: str) -> None:
         cause = f"On {host.label} nothing can be decided from elsewhere."
         level = "full" if verb in ACTIONS else "approve"
         step = f"Its owner can allow it there: adsum control {level}"
+        raise BadRequestError(409, cause, step)
+    if host.beat.commands_problem is not None:
+        cause = f"{host.label} cannot read commands: {host.beat.commands_problem[:MOST_PROBLEM]}"
+        step = f"Where machines share a login of Redis, run there: adsum join. {TERMINAL}"
         raise BadRequestError(409, cause, step)
 
 

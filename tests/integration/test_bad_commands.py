@@ -43,6 +43,10 @@ def is_late(hub: DecidingHub) -> None:
     hub.fleet.beat(control="approve")
 
 
+def is_deaf(hub: DecidingHub) -> None:
+    hub.fleet.beat(control="approve", commands_problem="this user has no permissions")
+
+
 class Bad(NamedTuple):
     """before: what happens first. body: beside a decision that would be right."""
 
@@ -64,6 +68,7 @@ ASKED_OF_A_HUB = (
     Bad("session gone", 410, "asked no more", {}, is_gone),
     Bad("machine offline", 409, "lab is offline", {}, is_offline),
     Bad("control off", 409, "nothing can be decided", {}, lambda h: h.fleet.beat(control="off")),
+    Bad("no way for commands", 409, "lab cannot read commands: this user has no", {}, is_deaf),
     Bad("control characters", 400, "control characters", {"verb": "deny", "text": "\x1b[2J"}),
     Bad("turned text", 400, "control characters", {"verb": "deny", "text": "a\u202eb"}),
     Bad("too long", 400, "too long", {"verb": "deny", "text": "x" * 4_001}),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -20,6 +21,7 @@ from adsum_collector.state_dir import load_identity, make_private
 from adsum_shared import streams
 from adsum_shared.commands import Command, signed
 from adsum_shared.connect import Redis
+from adsum_shared.envelope import decode_beat
 from adsum_shared.signals import (
     CommandReported,
     HoldEnded,
@@ -218,6 +220,28 @@ async def test_an_entry_dated_ahead_ends_no_control(scene: Scene) -> None:
     hook, opened = await scene.held(permission())
     await scene.give(scene.command(opened))
     assert await printed(hook) == ALLOWED
+
+
+async def test_a_login_that_may_read_no_commands_is_told_of_in_the_heartbeat(
+    tmp_path: Path, redis: Redis, redis_url: str
+) -> None:
+    """By the rights of `machines`, as deploy/redis/start.sh gives them."""
+    start = (Path(__file__).parents[2] / "deploy" / "redis" / "start.sh").read_text()
+    (written,) = re.findall(r'echo "user machines.*?\n((?: +".*\n)+?) +fi', start)
+    rules = written.replace('"', " ").replace("\\\n", " ").split()
+    await redis.execute_command("ACL", "SETUSER", "machines", "on", ">secret", *rules)
+    url = redis_url.replace("redis://", "redis://machines:secret@")
+    scene = Scene(tmp_path / "state", redis, url)
+    try:
+
+        async def told() -> bool:
+            beat = decode_beat(await redis.get(streams.beat(scene.collector.host_id)) or b"")
+            return beat is not None and "no permissions" in (beat.commands_problem or "")
+
+        await wait_until(told, 15)
+    finally:
+        scene.collector.kill()
+        await redis.execute_command("ACL", "DELUSER", "machines")
 
 
 async def test_one_decision_and_no_second(scene: Scene) -> None:
