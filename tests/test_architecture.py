@@ -36,9 +36,9 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: The most lines that a package may have. Lower a budget with each change; raise one only with the
 #: reason in the commit's body.
 LINE_BUDGETS = {
-    "adsum": 13320,
+    "adsum": 13345,
     "adsum_collector": 23760,
-    "adsum_hub": 19560,
+    "adsum_hub": 19610,
     "adsum_shared": 5030,
     "page": 16980,
 }

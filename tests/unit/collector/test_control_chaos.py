@@ -187,7 +187,8 @@ class World:
     async def ask(self, _host: str, request: Any) -> Any:
         """As the transport's."""
         if request.commands == "":
-            return SimpleNamespace(end=self.stream[-1].id if self.stream else "0-0")
+            end = self.stream[-1].id if self.stream else "0-0"
+            return SimpleNamespace(end=end, now_ms=self.redis_ms)
         while not (found := [e for e in self.stream if _place(e.id) > _place(request.commands)]):
             if self.is_cut:
                 raise DeliveryError
