@@ -140,6 +140,7 @@ def test_a_librarys_own_way_out_is_closed() -> None:
     server = logging.getLogger("uvicorn.error")
     server.addHandler(logging.StreamHandler(past_us))
     server.propagate = False
+    server.setLevel(logging.NOTSET)  # a server that another test started may have raised it
     configure_logging("info", "json", out)
     server.info('"WebSocket /ws?token=%s" [accepted]', "Planted1234")
 
