@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from typing import Any
 
@@ -326,13 +327,18 @@ async def test_a_snapshot_read_bit_by_bit_is_of_one_moment(redis, redis_url):
 
 
 async def test_a_host_with_very_many_sessions_is_restored_and_saved_without_a_standstill(
-    collector, hub_at, redis
+    collector, hub_at, redis, request
 ):
     facts = {f"s:{key}": msgspec.json.encode(value) for key, value in many(8_000).items()}
     await redis.hset(KEY, mapping=facts | {"v": 1, "cur": "1-4", "applied": '{"sp":4}'})
     collector.happen(5)
     await collector.publish(5, 5)
-    longest, last = 0.0, time.thread_time()
+    # Else a pass of the garbage collector over what other tests left counts as a step of the hub.
+    gc.collect()
+    gc.freeze()
+    request.addfinalizer(gc.unfreeze)
+    begun = time.thread_time()
+    longest, last = 0.0, begun
     hub: Any = hub_at()
     hub.consumer._broadcast.notify = lambda: hub.roster.take_changes(0)
 
@@ -352,8 +358,8 @@ async def test_a_host_with_very_many_sessions_is_restored_and_saved_without_a_st
 
     await wait_until(is_whole, timeout=20)
     task.cancel()
-    # CPU, which a busy machine does not stretch. One by one, restoring alone takes more than that.
-    assert longest < 0.4
+    # A share of all CPU time, since a busy machine stretches both. Restored in one step, it was above a third.
+    assert longest < (time.thread_time() - begun) / 5
 
 
 @pytest.mark.parametrize("version", ["abc", "1.5", "-3", "9" * 20, "9" * 5000, ""])
