@@ -191,8 +191,9 @@ ELSEWHERE = [
 async def test_after_it_nobody_is_led_away(visit: Visit, guarded: HubProcess) -> None:
     page = await visit("/static/icon.svg")
     for wanted in ELSEWHERE:
-        await page.context.clear_cookies()
+        # First away from the dashboard, which leads to the way in once it is signed out.
         await page.goto(guarded.url + "/static/icon.svg")
+        await page.context.clear_cookies()
         code = (await new_link(guarded)).partition("#")[2]
         await page.evaluate(
             "([next, code]) => location.assign(`/login?next=${encodeURIComponent(next)}#${code}`)",
