@@ -20,7 +20,7 @@ QUICK := ((not slow and not browser) or browser_pass) and not quarantine
 LOCKS := requirements.lock requirements-build.lock requirements-dev.lock
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .venv/.run-stamp: requirements.lock requirements-build.lock pyproject.toml scripts/setup
 	@sh scripts/setup run
