@@ -226,7 +226,7 @@ def revoke(kind: str, hub: str | None, state_dir: Path | None, named: str) -> No
 
 
 def _revoke_made(url: str, told: dict[str, Any]) -> None:
-    """Asks whether what a revoked credential had made goes as well."""
+    """Ask whether to revoke the credentials that a revoked one made."""
     made = [("tokens", each) for each in told.get("tokens", ())]
     made += [("sign-ins", each) for each in told.get("sign_ins", ())]
     if not made:

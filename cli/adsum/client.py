@@ -556,7 +556,7 @@ def session_named(url: str, wanted: str) -> SessionView:
 
 
 def require_id(wanted: str) -> None:
-    """Raises CommandError for "", with which every id starts, and for spaces."""
+    """Reject an empty or blank id, which would match every session. Raises CommandError."""
     require(
         wanted.strip(),
         "The session's id is empty, as of a variable that is not set. List ids: adsum agents",

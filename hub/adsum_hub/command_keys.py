@@ -85,7 +85,7 @@ class CommandKeys:
             return self._key
 
     async def known(self) -> dict[str, str]:
-        """The public keys of all hubs, with this one's; none where it does not sign. Raises UNAVAILABLE."""
+        """Return the public keys of all hubs; none if this hub does not sign. Raises UNAVAILABLE."""
         if not self.signs:
             return {}
         stored: dict[Any, Any] = await self._redis.hgetall(streams.COMMAND_KEYS)

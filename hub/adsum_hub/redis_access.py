@@ -209,7 +209,7 @@ class Room:
             await self._redis.set(streams.cleared(host.id), f"{now} {text}", px=SHOWN_MS)
 
     def _note_cleared(self, host: Host, stored: Any) -> None:
-        """What another hub has deleted is said here as well, and counts."""
+        """Report and count what another hub has deleted."""
         at, _, text = stored.decode().partition(" ") if isinstance(stored, bytes) else ("", "", "")
         times = self._cleared.get(host.id, [])
         if at.isdecimal() and int(at) not in times:

@@ -229,7 +229,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     via: Literal["hub"] | None = None
     agents: tuple[HostAgent, ...] = ()
     control: Control = "off"
-    #: Why no command reaches this collector, where it listens for them; None: they do.
+    #: Why no command can reach this collector; None if commands do.
     commands_problem: str | None = None
     report_key: str | None = None
 

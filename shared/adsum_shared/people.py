@@ -11,9 +11,9 @@ from typing import Final
 from adsum_shared.cautions import script_of
 from adsum_shared.characters import is_invisible, without_invisible
 
-#: The hub machine's own command line; nobody signed in, so it is no person.
+#: The name of the hub machine's own command line. It counts as no person, since nobody signed in.
 MACHINE: Final = "this machine"
-#: Names of who decided begin with it where a rule did.
+#: The prefix of the decider's name when a rule decided.
 BY_RULE: Final = "rule:"
 #: Who suspends where nobody did but a session's long rest.
 BY_REST: Final = "auto-suspend"
@@ -31,7 +31,7 @@ def is_plain(name: str) -> bool:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether it reads as a name that is no person's."""
+    """Return whether the name is reserved for something that is no person."""
     begins = shapes(BY_RULE)
     return (
         is_alike(name, MACHINE)
@@ -41,7 +41,7 @@ def is_reserved(name: str) -> bool:
 
 
 def is_alike(one: str, other: str) -> bool:
-    """Return whether both are one name for a reader, in any case of their letters."""
+    """Return whether a reader would take both names for the same, in any letter case."""
     return bool(shapes(one) & shapes(other))
 
 

@@ -39,23 +39,10 @@ _WILD: Final = re.compile(r"[*?\[]")
 _PARENT: Final = re.compile(r"(?:\.|%2e){2}(?![\w.-])", re.IGNORECASE)
 #: Programs that run another program or write a file where an argument says so. A pattern that ends in
 #: `*` allows that as well.
-LAUNCHERS: Final = {
-    *(
-        "awk",
-        "bash",
-        "docker",
-        "env",
-        "find",
-        "gawk",
-        "git",
-        "make",
-        "node",
-        "npx",
-        "perl",
-        "python",
-    ),
-    *("python3", "rsync", "ruby", "sed", "sh", "ssh", "sudo", "tar", "timeout", "uvx", "xargs"),
-}
+LAUNCHERS: Final = re.compile(
+    r"(?:ba|da|fi|z)?sh|[gm]?awk|python[\d.]*|cargo|docker|env|find|git|make|nice|node|np[mx]|perl|rsync|ruby"
+    r"|sed|ssh|sudo|tar|tee|timeout|uvx?|xargs"
+)
 #: Of a command of which nothing can be meant but the words that it shows: no list, pipe, redirection,
 #: substitution, variable, pattern, escape, comment or second line. In quotes too, where some of them
 #: still count: to tell which would be to read as a shell does.
@@ -264,7 +251,7 @@ def launches(rule: PolicyRule) -> str | None:
     words = (rule.pattern or "").split(" ")
     program = PurePath(words[0]).name
     open_end = rule.decision == "allow" and any(map(_WILD.search, words[1:]))
-    return program if open_end and program in LAUNCHERS else None
+    return program if open_end and LAUNCHERS.fullmatch(program) else None
 
 
 def _same_address(pattern: str, text: str) -> bool:

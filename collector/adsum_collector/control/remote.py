@@ -207,7 +207,7 @@ class RemoteControl:
         return await asyncio.to_thread(policy.persons, *places) if policy.two_persons else 1
 
     def _cwds_of(self, session_id: str) -> list[str]:
-        """Where it has worked since this collector was started; UNKNOWN: in too many places, or in none known."""
+        """Return the directories the session has worked in since this collector started; UNKNOWN if too many or none."""
         places = sorted(self._cwds.get(session_id, ()))
         return places if 0 < len(places) < MOST_CWDS else [UNKNOWN]
 

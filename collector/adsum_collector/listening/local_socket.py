@@ -86,7 +86,7 @@ class LocalSocket:
         self._first_name, self._first = next(iter(doors.items()))
         self._control, self._ticks, self._table, self._now = control, ticks, table, now
         self._connections: set[asyncio.Task[None]] = set()
-        #: Those of which no whole line has come, the oldest first: it gives way to a new one.
+        #: Connections that have sent no whole line, oldest first. The oldest is closed for a new connection.
         self._silent: dict[asyncio.StreamWriter, None] = {}
         self._held: set[asyncio.Task[None]] = set()
         self._large_slots = asyncio.Semaphore(MOST_LARGE_AT_ONCE)
