@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
+from adsum_hub.views import with_display
 from adsum_shared.state import Chip, DisplayView, ReportView
 from tests.browser import fleets
 from tests.browser.conftest import OpenPage, wall_ms
@@ -50,8 +51,14 @@ async def test_a_card_bears_what_the_agent_itself_reported_and_its_details_the_n
 
 
 async def test_a_domains_hint_of_urgency_sorts_the_cards(open_page: OpenPage) -> None:
-    first, _ = shown("waits", DisplayView(urgency_hint=7))
-    second, _ = shown("hurries", DisplayView(urgency_hint=2))
-    page = await open_page(([*first, *second], []))
+    now = wall_ms()
+    views = [
+        with_display(
+            fleets.session(name, "needs_permission", "Asks", now=now, title=name),
+            DisplayView(urgency_hint=hint),
+        )
+        for name, hint in [("a-waits", 7), ("b-hurries", 2)]
+    ]
+    page = await open_page((views, []))
 
-    await expect(page.locator(".card .title")).to_have_text(["hurries", "waits"])
+    await expect(page.locator(".card .title")).to_have_text(["b-hurries", "a-waits"])
