@@ -347,7 +347,7 @@ class Serving:
         self.port = port
         config = uvicorn.Config(
             standin.app(),
-            log_level="warning",
+            log_config=None,  # theirs would take the levels away that the hub gives its loggers
             lifespan="off",
             ws="websockets-sansio",
             timeout_graceful_shutdown=10,  # not for ever: no time limit of tests holds at their end
