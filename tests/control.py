@@ -16,11 +16,13 @@ from adsum_collector import shim
 from adsum_collector.agents.base import Asked
 from adsum_collector.agents.claude_code.acting import asked_in
 from adsum_collector.control.consent import Consent, keep_consent
+from adsum_collector.control.holds import Held
 from adsum_hub.command_stream import append
 from adsum_shared import streams
-from adsum_shared.commands import Command, binding_of, key_id, signed
+from adsum_shared.commands import Command, Displayed, binding_of, key_id, signed
 from adsum_shared.connect import Redis
 from adsum_shared.envelope import decode_beat
+from adsum_shared.signals import RequestOpened
 from adsum_shared.state import Control
 
 SESSION = "11111111-1111-4111-8111-111111111111"
@@ -63,18 +65,33 @@ def asked_by(body: bytes) -> Asked:
     return found
 
 
-def command_for(asked: Asked, verb: Any = "allow", **more: Any) -> Command:
-    binding = binding_of(asked.session_id, asked.cwd, asked.tool, asked.given)
+#: Of a request that no collector holds.
+BINDING = "b" * 64
+
+
+def command_for(about: Asked | Held, verb: Any = "allow", **more: Any) -> Command:
+    asked, request_id, binding = about, "a" * 24, BINDING
+    if isinstance(about, Held):
+        asked, request_id, binding = about.asked, about.id, about.binding
+    assert isinstance(asked, Asked)
     fields = {
         "id": os.urandom(16).hex(),
         "host_id": "h1",
         "session_id": asked.session_id,
         "verb": verb,
         "by": "ann",
-        "request_id": "a" * 24,
+        "request_id": request_id,
         "binding": binding,
     }
     return Command(**(fields | more))
+
+
+def binding_shown(opened: RequestOpened) -> str:
+    """What a hub signs that shows this."""
+    hold = opened.hold
+    assert hold is not None
+    about = opened.request_kind, opened.tool, opened.role, opened.summary, opened.payload
+    return binding_of(Displayed(opened.session_id, hold.cwd, *about, tuple(hold.always or ())))
 
 
 def consent_to(state_dir: Path, key: Ed25519PrivateKey, level: Control = "approve") -> None:

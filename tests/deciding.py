@@ -21,7 +21,7 @@ from adsum_hub.rest.api import explain
 from adsum_hub.rest.roster import api_router
 from adsum_hub.session_endpoints import AgentEndpoints, agents_router
 from adsum_shared import streams
-from adsum_shared.commands import Command, binding_of, opened
+from adsum_shared.commands import HOLD_VERSION, Command, Displayed, binding_of, opened
 from adsum_shared.envelope import Beat, encode_batch, encode_beat
 from adsum_shared.signals import (
     CommandReported,
@@ -54,7 +54,7 @@ FORM = {
         "required": ["branch"],
     },
 }
-BINDING = binding_of("s", "/work", "Bash", SHOWN)
+BINDING = binding_of(Displayed("s", "/work", "permission", "Bash", "other", None, SHOWN, ()))
 SESSION = f"/api/v1/sessions/{HOST}:s"
 ALL = ["allow", "always", "deny", "answer", "plan", "elicit", "defer"]
 
@@ -94,7 +94,7 @@ class DecidingHub:
 
     def asks(self, asked: str = "r1", verbs: list[str] | None = None, **data: Any) -> None:
         data = {"request_kind": "permission", "tool": "Bash", "payload": SHOWN} | data
-        hold = Hold(BINDING, verbs or ALL, 60_000)
+        hold = Hold(BINDING, verbs or ALL, 60_000, cwd="/work", version=HOLD_VERSION)
         self.tell(PromptSubmitted, prompt_id="p")
         self.tell(RequestOpened, request_id=asked, hold=hold, **data)
 
@@ -102,7 +102,14 @@ class DecidingHub:
         self.tell(HoldEnded, request_id=asked)
 
     async def decide(self, verb: str = "allow", **more: Any) -> httpx.Response:
-        told = {"verb": verb, "request_id": "r1", "binding": BINDING} | more
+        view = self.fleet.roster.views.get(f"{HOST}:s")
+        holds = {each.id: each.hold for each in view.requests} if view else {}
+        hold = holds.get(more.get("request_id", "r1"))
+        told = {
+            "verb": verb,
+            "request_id": "r1",
+            "binding": hold.binding if hold else BINDING,
+        } | more
         return await self.http.post(f"{SESSION}/commands", json=told)
 
     async def act(self, verb: str, **more: Any) -> httpx.Response:
@@ -192,7 +199,8 @@ class FakeMachine(threading.Thread):
 
     def asks(self, session: str = "s", asked: str = "r1", *verbs: str, **data: Any) -> None:
         about = {"request_kind": "permission", "tool": "Bash", "payload": SHOWN, "role": "shell"}
-        hold = Hold(BINDING, list(verbs) or ALL, 60_000, data.pop("always", ["Bash(make:*)"]))
+        always = data.pop("always", ["Bash(make:*)"])
+        hold = Hold(BINDING, list(verbs) or ALL, 60_000, always, cwd="/work", version=HOLD_VERSION)
         self.tell(session, PromptSubmitted, prompt_id="p", text=f"work of {session}")
         self.tell(session, RequestOpened, request_id=asked, hold=hold, **(about | data))
 

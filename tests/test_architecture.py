@@ -38,9 +38,9 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 LINE_BUDGETS = {
     "adsum": 13345,
     "adsum_collector": 23760,
-    "adsum_hub": 19610,
-    "adsum_shared": 5030,
-    "page": 16980,
+    "adsum_hub": 19615,
+    "adsum_shared": 5050,
+    "page": 16990,
 }
 WEB = PACKAGES["adsum_hub"] / "web"
 #: The page's own files, without what is vendored.

@@ -31,7 +31,7 @@ from adsum_hub.rest.api import (
     endpoint,
 )
 from adsum_hub.roster import Roster
-from adsum_hub.views import command_views
+from adsum_hub.views import REFUSING, command_views
 from adsum_shared import streams
 from adsum_shared.characters import CONTROL
 from adsum_shared.commands import (
@@ -176,7 +176,7 @@ class Decisions:
             _require_fitting(asked)
         else:
             request_view = _asked_for(place.view, asked.request_id)
-            _require_decidable(request_view, asked, self.clock())
+            _require_decidable(request_view, asked, self.clock(), place.host.label)
             _require_sound(asked, request_view)
         grant: Grant | None = request.scope.get(GRANT)
         _require_another(place.facts, asked, grant)
@@ -417,7 +417,9 @@ def _asked_for(view: SessionView, request_id: str) -> RequestView:
     return found
 
 
-def _require_decidable(request: RequestView, asked: CommandAsked, now: int) -> HoldView:
+def _require_decidable(
+    request: RequestView, asked: CommandAsked, now: int, machine: str
+) -> HoldView:
     """Raises BadRequestError."""
     verb, hold = asked.verb, request.hold
     if verb not in DECISIONS:
@@ -434,9 +436,12 @@ def _require_decidable(request: RequestView, asked: CommandAsked, now: int) -> H
         cause = "What was shown is not what is asked now."
         raise BadRequestError(409, cause, "Look at the session again.")
     if verb not in hold.verbs:
-        partial = hold.partial and verb not in ("deny", "defer")
-        cause = "Not all of what is asked is shown here" if partial else f"It takes no `{verb}`"
-        step = TERMINAL if partial else f"Give one of {', '.join(hold.verbs)}."
+        cause, step = f"It takes no `{verb}`", f"Give one of {', '.join(hold.verbs)}."
+        if verb not in REFUSING and hold.partial:
+            cause, step = "Not all of what is asked is shown here", TERMINAL
+        elif verb not in REFUSING and hold.outdated:
+            cause = f"The collector on {machine} is too old to check what you were shown"
+            step = f"Upgrade Adsum on {machine}: adsum upgrade"
         raise BadRequestError(409, f"{cause}, so it was not decided.", step)
     return hold
 

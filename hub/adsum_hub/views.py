@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from adsum_hub.facts import Facts, Gauges, Request
 from adsum_hub.verdict.judge import Review, Verdict, end_of
 from adsum_shared.cautions import cautions_of
-from adsum_shared.commands import ALLOWING
+from adsum_shared.commands import ALLOWING, HOLD_VERSION, Displayed, binding_of
 from adsum_shared.signals import Hold, RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,
@@ -316,28 +316,33 @@ def request_views(
     )
 
 
-#: What may be said to a request of which not all is shown.
+#: What may be said to a request of which not all is shown, or whose collector does not bind all of it.
 REFUSING = frozenset({"deny", "defer"})
 #: Collectors cut longer lists and objects, and leave no trace of it.
 MOST_WHOLE_ITEMS, MOST_WHOLE_FIELDS = 200, 20
 
 
 def hold_view(request: Request, hold: Hold, offset_ms: int, facts: Facts) -> HoldView:
-    """Nobody may allow what they cannot see whole, whatever else the collector would take."""
+    """Nobody may allow what they cannot see whole, whatever else the collector would take.
+
+    The binding is computed from what this view shows, so a request that somebody else wrote into the
+    machine's stream binds to what it shows, and its collector refuses the decision.
+    """
     verbs, partial = hold.verbs, not (request.payload and is_whole(request.payload))
-    if partial:
-        verbs = [verb for verb in verbs if verb in REFUSING]
+    outdated, always = hold.version < HOLD_VERSION, tuple(hold.always or ())
+    if partial or outdated:
+        verbs, binding = [verb for verb in verbs if verb in REFUSING], hold.binding
+    else:
+        about = request.kind, request.tool, request.role, request.summary, request.payload
+        binding = binding_of(Displayed(facts.session_id, hold.cwd, *about, always))
     until = request.held + hold.for_ms - offset_ms
     told = (it for it in facts.commands.values() if it.request_id == request.request_id)
     agreed = tuple(it.by for it in told if it.outcome == "awaits_second")
-    always = tuple(hold.always or ())
     unverified = request.kind == "permission" and not _is_called(request, facts)
     is_allowed = not ALLOWING.isdisjoint(verbs)
     cautions = cautions_of(request.payload or {}, always) if is_allowed else ()
-    persons = hold.persons
-    return HoldView(
-        hold.binding, tuple(verbs), until, always, partial, persons, agreed, unverified, cautions
-    )
+    doubts = agreed, unverified, cautions, hold.cwd, outdated
+    return HoldView(binding, tuple(verbs), until, always, partial, hold.persons, *doubts)
 
 
 def _is_called(request: Request, facts: Facts) -> bool:

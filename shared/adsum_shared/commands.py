@@ -84,10 +84,31 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     place: int | None = None
 
 
-def binding_of(session_id: str, cwd: str, tool: str, given: Any) -> str:
-    """The hash that binds a decision to the very request that was shown. given: the tool's whole input."""
-    parts = msgspec.json.encode([session_id, cwd, tool, given], order="sorted")
-    return hashlib.sha256(parts).hexdigest()
+#: Of `signals.Hold`. A collector whose holds have it compares `binding_of` all that is shown.
+HOLD_VERSION: Final = 1
+
+
+class Displayed(NamedTuple):
+    """What a person sees of a request, after masking. always: the rules that `always` would add."""
+
+    session_id: str
+    cwd: str
+    kind: str
+    tool: str | None
+    role: str
+    summary: str | None
+    payload: dict[str, Any] | None
+    always: tuple[str, ...]
+
+
+def binding_of(shown: Displayed) -> str:
+    """Return the SHA-256, in hex, that binds a decision to what was shown.
+
+    The hub computes it from what it displays and signs it, the collector from what it sent. The order of
+    keys does not count; 1 and 1.0 differ. Raises UnicodeEncodeError for a lone surrogate.
+    """
+    parts = msgspec.json.encode(shown, order="sorted")
+    return hashlib.sha256(b"adsum shown 1\0" + parts).hexdigest()
 
 
 def key_id(public: Ed25519PublicKey) -> str:

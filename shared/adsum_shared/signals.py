@@ -203,9 +203,10 @@ class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The collector holds the request open for a decision from elsewhere; it bears `request_id`.
 
-    binding: `commands.binding_of` what is asked. verbs: the decisions it takes. for_ms: how long,
+    binding: `commands.binding_of` what this signal shows. verbs: the decisions it takes. for_ms: how long,
     from `at` on. always: the rules that `always` would add, as the agent suggests them, in words.
-    persons: how many must decide the same before anything is allowed.
+    persons: how many must decide the same before anything is allowed. cwd: where the tool would run.
+    version: `commands.HOLD_VERSION`; 0 from collectors that bind less than what is shown.
     """
 
     binding: str
@@ -213,6 +214,8 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     for_ms: int = 0
     always: list[str] | None = None
     persons: int = 1
+    cwd: str = ""
+    version: int = 0
 
 
 class RequestOpened(Signal, frozen=True, kw_only=True, tag="request.opened"):

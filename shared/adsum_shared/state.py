@@ -132,6 +132,8 @@ class AgentState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class HoldView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A request that can be decided from elsewhere, until then, by these verbs, with this binding.
 
+    cwd: where the tool would run; empty if not known. outdated: its collector is too old to compare all
+    that is shown, so it can be denied or given back, not allowed.
     always: in words, the rules that `always` would add. partial: not all that is asked is shown
     here, so nobody here may allow it: at the terminal alone it is seen whole. persons: how many must
     decide the same before anything is allowed; agreed: the names of those who have. unverified: no
@@ -148,6 +150,8 @@ class HoldView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     agreed: tuple[str, ...] = ()
     unverified: bool = False
     cautions: tuple[str, ...] = ()
+    cwd: str = ""
+    outdated: bool = False
 
 
 class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -84,7 +84,12 @@ def held(
     **more: Any,
 ) -> SessionView:
     """A session that asks so; hold: fields of HoldView; more: of SessionView, and `role`, `tool`."""
-    about = {"binding": f"b-{name}", "verbs": VERBS[kind], "until": now + 60 * MINUTE}
+    about = {
+        "binding": f"b-{name}",
+        "verbs": VERBS[kind],
+        "until": now + 60 * MINUTE,
+        "cwd": "/home/ada/src",
+    }
     request = RequestView(
         id=f"r-{name}",
         kind=kind,

@@ -556,9 +556,9 @@ async def test_what_is_asked_is_decided_from_its_notification_where_it_is_still_
         told = {"title": "Needs permission", "body": "on lab", "kind": "needs_you", "topic": "t"}
         push = json.dumps(told | {"id": f"{MACHINE}:s"})
         (note,) = await delivered(page, hub, push)
-        assert note["body"] == "Bash: make clean\non lab"
+        assert note["body"] == "Bash: make clean\nin /work\non lab"
         await worker.evaluate(ACT, ["t", "approve"])
-        assert (await titled("Allow this?"))["body"] == "Bash: make clean"
+        assert (await titled("Allow this?"))["body"] == "Bash: make clean\nin /work"
         assert machine.obeyed == []
         decided = f"decided {MACHINE}:s"
         await worker.evaluate(ACT, [decided, "sure"])
@@ -577,7 +577,7 @@ async def test_what_is_asked_is_decided_from_its_notification_where_it_is_still_
             return False
 
         await wait_until(offered, timeout=40)
-        assert (await titled("Needs permission"))["body"] == "Bash: make clean\non lab"
+        assert (await titled("Needs permission"))["body"] == "Bash: make clean\nin /work\non lab"
         machine.asks("s2", "r3", tool_use_id="t3", payload={"command": "make clean && rm x"})
         await wait_until(asks("r3"))
         await worker.evaluate(ACT, ["t2", "deny"])

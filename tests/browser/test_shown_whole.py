@@ -12,6 +12,7 @@ from tests.browser import held
 from tests.browser.conftest import OpenPage, wall_ms
 from tests.browser.standin import StandIn
 from tests.browser.test_deciding import KEYS, READY, about, at_session, decided
+from tests.support import wait_until
 
 pytestmark = [
     pytest.mark.browser,
@@ -52,6 +53,27 @@ async def test_a_plan_and_a_form_show_all_that_they_hold_and_whose_it_is(
     await expect(page.locator(".request .facts")).to_contain_text("https://forge.example")
 
 
+async def test_a_request_names_the_directory_it_is_bound_to_and_not_the_sessions(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    view = held.held("a", wall_ms(), hold={"cwd": "/srv/shop\u202e"}, cwd="/tmp/sandbox")
+    page = await open_page(([view], []))
+    await expect(page.locator(".card .where")).to_contain_text("/srv/shop\\u{202e}")
+    await page.locator(".card .open").click()
+    await expect(page.locator(".request .ask-note")).to_have_text("in /srv/shop\\u{202e}")
+
+
+async def test_a_request_of_an_outdated_collector_names_the_machine_to_upgrade(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    view = held.held("a", wall_ms(), hold={"outdated": True, "verbs": ["deny", "defer"]})
+    page = await at_session(open_page, hub, view)
+    await expect(page.locator(".request .barred")).to_contain_text("on alpha is too old")
+    await expect(page.locator(".request .barred")).to_contain_text("adsum upgrade")
+    await expect(page.locator(".request [data-do=allow]")).to_have_count(0)
+    await expect(page.locator(".request [data-do=deny]")).to_have_count(1)
+
+
 async def test_a_key_decides_the_request_with_the_focus_and_none_of_several_without(
     open_page: OpenPage, hub: StandIn
 ) -> None:
@@ -79,7 +101,13 @@ async def test_a_second_denial_has_its_own_three_seconds(open_page: OpenPage, hu
     await page.locator("[data-do=deny]").click()
     await page.keyboard.press("z")
     await expect(page.locator(".request [data-do=deny]")).to_be_visible()
-    await page.clock.run_for(1000)
+
+    async def takes_presses() -> bool:
+        """The row has stood long enough; when the browser sees that it moved is not the clock's."""
+        await page.clock.run_for(200)
+        return bool(await page.locator(f".request {READY}").count())
+
+    await wait_until(takes_presses)
     await page.locator("[data-do=deny]").click()
     await page.clock.run_for(2100)
     await expect(page.locator(".toasts .fate").last).to_contain_text("sent in 1 s")

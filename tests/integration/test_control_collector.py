@@ -31,7 +31,7 @@ from adsum_shared.signals import (
 )
 from tests.brokers import free_port
 from tests.collectors import batches
-from tests.control import SESSION, consent_to, give, permission, run_hook
+from tests.control import RULES, SESSION, binding_shown, consent_to, give, permission, run_hook
 from tests.hub_processes import AgentCollector, HubProcess
 from tests.support import wait_until
 
@@ -94,7 +94,7 @@ class Scene:
                 "verb": verb,
                 "by": "ann",
                 "request_id": opened.request_id,
-                "binding": opened.hold.binding,
+                "binding": binding_shown(opened),
                 **more,
             }
         )
@@ -183,6 +183,42 @@ async def test_a_command_that_does_not_fit_leaves_it_open(
     assert why in (told.reason or "")
     await scene.give(scene.command(opened, "deny", text="no"))
     assert b"Denied by ann with Adsum: no" in await printed(hook)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {"payload": {"command": "git status"}},
+        {"summary": "git status"},
+        {"tool": "Read"},
+        {"role": "read"},
+        {"request_kind": "plan"},
+        {"session_id": "22222222-2222-4222-8222-222222222222"},
+        {"cwd": "/tmp/sandbox"},
+        {"always": ["Bash(git status)"]},
+    ],
+)
+async def test_a_decision_on_a_request_that_was_planted_in_the_stream_does_nothing(
+    scene: Scene, planted: dict[str, Any]
+) -> None:
+    """Planted with the id and the hold of the real one; the hub signs what it displays."""
+    hook, opened = await scene.held(permission(permission_suggestions=RULES))
+    assert opened.hold is not None
+    fields = opened.__struct_fields__
+    hold = msgspec.structs.replace(
+        opened.hold, **{name: it for name, it in planted.items() if name not in fields}
+    )
+    other = msgspec.structs.replace(
+        opened, hold=hold, **{name: it for name, it in planted.items() if name in fields}
+    )
+
+    command = scene.command(opened, binding=binding_shown(other))
+    await scene.give(command)
+
+    told = await scene.until(CommandReported, lambda each: each.command_id == command.id)
+    assert (told.outcome, told.reason) == ("refused", "what was shown is not what is asked")
+    await scene.give(scene.command(opened))
+    assert b'"allow"' in await printed(hook)
 
 
 async def test_forged_foreign_and_late_commands_do_nothing(scene: Scene) -> None:

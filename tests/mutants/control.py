@@ -17,6 +17,7 @@ _PAGE = "hub/adsum_hub/web/control/state.js"
 
 _SIGNED = "tests/unit/shared/test_commands.py"
 _CORE = "tests/unit/collector/test_holds.py"
+_HELD = "tests/unit/hub/test_held.py"
 _MACHINE = "tests/unit/collector/test_remote_control.py"
 _RULES = "tests/unit/collector/test_policy.py"
 _SOUND = "tests/unit/collector/test_acting.py::test_what_is_not_sound_is_refused_and_not_sent"
@@ -129,10 +130,17 @@ MUTANTS = (
     Mutant(
         "A decision is for what was shown.",
         (Edit(_HOLDS, "Holds.decide", "secrets.compare_digest(...)", "True"),),
-        (
-            f"{_CORE}::test_what_does_not_fit_leaves_it_open",
-            f"{_CORE}::test_what_is_changed_after_it_was_shown_is_not_decided",
-        ),
+        (f"{_CORE}::test_what_does_not_fit_leaves_it_open",),
+    ),
+    Mutant(
+        "A hub binds what it displays, not what a machine's stream says it binds.",
+        (Edit("hub/adsum_hub/views.py", "hold_view", "binding_of(...)", "hold.binding"),),
+        (f"{_HELD}::test_what_was_written_over_a_request_binds_to_what_it_shows",),
+    ),
+    Mutant(
+        "A request of a collector that is too old is not allowed from elsewhere.",
+        (Edit("hub/adsum_hub/views.py", "hold_view", "hold.version < HOLD_VERSION", "False"),),
+        (f"{_HELD}::test_what_a_collector_binds_that_is_too_old_can_be_denied_and_not_allowed",),
     ),
     Mutant(
         "A request expires.",
@@ -159,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "What is shown masked cannot be allowed.",
-        (Edit(_REMOTE, "RemoteControl._as_shown", "private(...).payload == ...", "True"),),
+        (Edit(_REMOTE, "RemoteControl._as_shown", "(..., ..., ...) == ...", "True"),),
         (f"{_MACHINE}::test_what_is_not_shown_whole_cannot_be_allowed",),
     ),
     Mutant(

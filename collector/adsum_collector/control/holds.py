@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from adsum_collector.agents.base import Asked
-from adsum_shared.commands import Command, NotObeyedError, binding_of
+from adsum_shared.commands import Command, NotObeyedError
 from adsum_shared.people import MACHINE, is_alike
 from adsum_shared.signals import (
     ALL_CHILDREN,
@@ -137,8 +137,7 @@ class Holds:
         asked = held.asked
         if command.session_id != asked.session_id:
             raise NotObeyedError("the request is another session's")
-        now_asked = binding_of(asked.session_id, asked.cwd, asked.tool, asked.given)
-        if not secrets.compare_digest(now_asked.encode(), (command.binding or "").encode()):
+        if not secrets.compare_digest(held.binding.encode(), (command.binding or "").encode()):
             raise NotObeyedError("what was shown is not what is asked")
         if now >= held.until:
             raise TooLateError("its time was over")

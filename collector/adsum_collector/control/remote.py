@@ -31,7 +31,14 @@ from adsum_collector.control.policy import UNKNOWN, LivePolicy, Matter, file_of
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_shared import Timer, WallClock
-from adsum_shared.commands import DECISIONS, Command, NotObeyedError, binding_of
+from adsum_shared.commands import (
+    DECISIONS,
+    HOLD_VERSION,
+    Command,
+    Displayed,
+    NotObeyedError,
+    binding_of,
+)
 from adsum_shared.people import BY_RULE, MACHINE, is_reserved
 from adsum_shared.signals import (
     AnySignal,
@@ -173,12 +180,21 @@ class RemoteControl:
         shown_there = attended and (asked.in_sight or not asked.agent_id)
         lasts = self._limits.main_s if shown_there else self._limits.subagent_s
         asked, shown = self._as_shown(agent, asked, opened)
-        binding = binding_of(asked.session_id, asked.cwd, asked.tool, asked.given)
+        hold = Hold(
+            binding=binding_of(self._sent(agent, asked, shown)),
+            verbs=list(asked.verbs),
+            for_ms=int(lasts * 1000),
+            always=list(asked.always) or None,
+            persons=persons,
+            cwd=asked.cwd,
+            version=HOLD_VERSION,
+        )
+        signals[place] = msgspec.structs.replace(shown, request_id=message_id, hold=hold)
         held = Held(
             id=message_id,
             agent=agent,
             asked=asked,
-            binding=binding,
+            binding=hold.binding,
             at=at,
             until=self._timer() + lasts,
             digest=opened.digest,
@@ -188,10 +204,6 @@ class RemoteControl:
             file=file,
             server=opened.server,
         )
-        hold = Hold(
-            binding, list(asked.verbs), int(lasts * 1000), list(asked.always) or None, held.persons
-        )
-        signals[place] = msgspec.structs.replace(shown, request_id=message_id, hold=hold)
         self._holds.hold(held)
         if held.own_id:
             self._names[asked.session_id, held.own_id] = held
@@ -214,19 +226,25 @@ class RemoteControl:
     def _as_shown(
         self, agent: str, asked: Asked, opened: RequestOpened
     ) -> tuple[Asked, RequestOpened]:
-        """With the whole input. What is masked before it is shown cannot be consented to.
-
-        A secret's shape may hide what a command does, so only what is seen as it is can be allowed.
-        """
+        """Return both with the whole input. A request that masking changes cannot be allowed."""
         if not asked.whole:
             return asked, opened
         shown = msgspec.structs.replace(opened, payload=plain(asked.given))
-        private = self._parties.intakes[agent].private
-        rules = msgspec.structs.replace(shown, payload={"rules": list(asked.always)})
-        if private(shown).payload == asked.given and private(rules).payload == rules.payload:
+        sent = self._sent(agent, asked, shown)
+        if (sent.payload, sent.cwd, sent.always) == (asked.given, asked.cwd, asked.always):
             return asked, shown
-        verbs = tuple(verb for verb in asked.verbs if verb in ("deny", "defer"))
+        verbs = tuple(verb for verb in asked.verbs if verb in REFUSING)
         return msgspec.structs.replace(asked, verbs=verbs, always=()), shown
+
+    def _sent(self, agent: str, asked: Asked, opened: RequestOpened) -> Displayed:
+        """Return what hubs show of it, after masking."""
+        hold = Hold("", [], always=list(asked.always), cwd=asked.cwd)
+        sent = self._parties.intakes[agent].private(msgspec.structs.replace(opened, hold=hold))
+        cwd, always = (sent.hold.cwd, sent.hold.always) if sent.hold else ("", None)
+        return Displayed(
+            *(sent.session_id, cwd, sent.request_kind, sent.tool, sent.role, sent.summary),
+            *(sent.payload, tuple(always or ())),
+        )
 
     def announced(self, held: Held) -> dict[str, bytes | None]:
         """To be kept in the spool with the signal that tells of it."""

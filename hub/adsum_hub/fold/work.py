@@ -335,26 +335,25 @@ def merged_request(facts: Facts, key: str, told: Request) -> Request:
     # Asked twice about one call: the later hold is the one that can be decided, by its own id.
     holds = told.held > 0 and told.held >= held.held
     over = closed or (told.request_id in facts.unheld if holds else held.hold is None)
+    # What a decision is bound to is shown, and not what another witness tells of the call.
+    bound = told if holds else held if held.held else None
     return Request(
         # A transcript or PreToolUse may have called it by the tool before the dialog's own hook
         # came; all witnesses of one call agree on the kind, a stub made by its close has none.
-        kind=told.kind,
+        kind=bound.kind if bound else told.kind,
         opened=min(held.opened, told.opened) if held.opened else told.opened,
         closed=closed,
-        tool=held.tool or told.tool,
-        role=held.role if held.role != "other" else told.role,
+        tool=bound.tool if bound else held.tool or told.tool,
+        role=bound.role if bound else held.role if held.role != "other" else told.role,
         server=held.server or told.server,
         tool_use_id=held.tool_use_id or (key if tool is not None else told.tool_use_id),
         request_id=told.request_id if holds else held.request_id or told.request_id,
         agent_id=held.agent_id or told.agent_id,
         prompt_id=held.prompt_id or told.prompt_id,
         digest=held.digest or told.digest,
-        summary=held.summary or told.summary,
+        summary=bound.summary if bound else held.summary or told.summary,
         # What was asked is shown while it is asked; a closed request is only a tombstone.
-        # What a decision is bound to is shown, and not what another witness tells of the call.
-        payload=None
-        if closed
-        else (told.payload if holds else None) or held.payload or told.payload,
+        payload=None if closed else bound.payload if bound else held.payload or told.payload,
         suggestions=None if closed else held.suggestions or told.suggestions,
         source=first_witness(held.opened, held.source, told.opened, told.source),
         hold=None if over else told.hold if holds else held.hold,

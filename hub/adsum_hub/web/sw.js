@@ -125,7 +125,7 @@ const DENY = { action: "deny", title: "Deny" };
 /** One tap too many decides nothing: what lets an agent go on is asked for twice. */
 const SURE = { action: "sure", title: "Yes, allow it" };
 /** Longer than that a notification may cut it, and nobody allows what they do not see whole. */
-const MOST_WORDS = 120;
+const MOST_WORDS = 160;
 const OUTCOME_S = 8;
 
 /**
@@ -140,9 +140,9 @@ async function askedOf(id) {
   if (me.hosts?.length && !me.hosts.includes(session.host_id)) return undefined;
   const [{ id: request_id, kind, tool, payload, hold }] = session.requests;
   const { command, description, ...more } = Object(payload);
-  const words = `${tool}: ${command}`;
+  const words = `${tool}: ${command}\nin ${hold?.cwd}`;
   const whole = typeof command === "string" && Object.keys(more).length === 0 && words.length <= MOST_WORDS;
-  const sound = whole && /^[\x20-\x7e]+$/.test(words);
+  const sound = whole && /^[\x20-\x7e]+\n[\x20-\x7e]+$/.test(words);
   const takes = kind === "permission" && hold && !hold.partial && !hold.unverified;
   if (!sound || !takes || !["allow", "deny"].every((verb) => hold.verbs.includes(verb))) return undefined;
   return { words, request_id, binding: hold.binding };

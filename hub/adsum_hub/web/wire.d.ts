@@ -84,6 +84,8 @@ export interface RequestView {
 
 /** A request that can be decided from elsewhere, until then, by these verbs, with this binding.
  *
+ *  cwd: where the tool would run; empty if not known. outdated: its collector is too old to compare all
+ *  that is shown, so it can be denied or given back, not allowed.
  *  always: in words, the rules that `always` would add. partial: not all that is asked is shown
  *  here, so nobody here may allow it: at the terminal alone it is seen whole. persons: how many must
  *  decide the same before anything is allowed; agreed: the names of those who have. unverified: no
@@ -99,6 +101,8 @@ export interface HoldView {
   agreed?: string[];
   unverified?: boolean;
   cautions?: string[];
+  cwd?: string;
+  outdated?: boolean;
 }
 
 export interface ChildView {

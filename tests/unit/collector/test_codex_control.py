@@ -40,7 +40,7 @@ from adsum_shared.signals import (
     TurnInterrupted,
     decode_signal,
 )
-from tests.control import command_for, consent_to
+from tests.control import binding_shown, command_for, consent_to
 from tests.support import wait_until
 from tests.unit.collector.test_codex_server import (
     APPROVAL,
@@ -263,7 +263,8 @@ class Collector:
         """By what was shown, as a hub does."""
         opened = await self.held()
         asked = Asked("", ROOT, "/work", opened.tool or "", opened.payload or {}, ())
-        await self.control.obey(command_for(asked, verb, request_id=opened.request_id, **more))
+        about = {"request_id": opened.request_id, "binding": binding_shown(opened)}
+        await self.control.obey(command_for(asked, verb, **about | more))
 
 
 @pytest.fixture
@@ -396,9 +397,9 @@ async def test_a_key_that_crosses_with_an_answer_is_known_by_what_comes_of_it(
 async def test_what_was_shown_is_what_is_decided(server: Asking, collector: Collector) -> None:
     await asks(server)
     opened = await collector.held()
-    other = Asked("", ROOT, "/elsewhere", "Bash", opened.payload or {}, ())
+    other = msgspec.structs.replace(opened, payload={"command": "ls"})
 
-    await collector.control.obey(command_for(other, "allow", request_id=opened.request_id))
+    await collector.decide("allow", binding=binding_shown(other))
 
     await collector.until(CommandReported, outcome="refused")
     assert not server.answers

@@ -248,14 +248,14 @@ class World:
             return
         verb = self.dice.choice(["allow", "allow", "deny", "always"])
         by = self.dice.choice(["ann", "bob", "Ann", "rule:safe"])
-        command = command_for(one.held.asked, verb, request_id=one.held.id, run=self.run, by=by)
+        command = command_for(one.held, verb, run=self.run, by=by)
         self.put(signed(command, HUB), Sent(command, genuine=True, run=self.run))
 
     async def forges(self) -> None:
         one, other = self.one(), self.one()
         if one is None or other is None:
             return
-        good = command_for(one.held.asked, request_id=one.held.id, run=self.run)
+        good = command_for(one.held, run=self.run)
         wrong = self.dice.randrange(9)
         change: dict[str, Any] = [
             {},
@@ -288,7 +288,7 @@ class World:
         """A decision that was held back is read long after it was put there."""
         if (one := self.one()) is None:
             return
-        command = command_for(one.held.asked, request_id=one.held.id, run=self.run)
+        command = command_for(one.held, run=self.run)
         self.redis_ms += 1
         fields = signed(command, HUB)
         self.stream.append(SimpleNamespace(id=f"{self.redis_ms}-0", fields=fields))

@@ -205,7 +205,7 @@ async def test_a_decision_is_written_into_the_trail_before_it_is_sent(machine: M
     assert held is not None
     ends, task = await waiting(machine, held)
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    await machine.control.obey(command_for(held))
     told = [json.loads(line) for line in read_trail(machine.state_dir)]
     await task
 
@@ -222,7 +222,7 @@ async def test_without_a_trail_nothing_is_decided(machine: Machine) -> None:
     (machine.state_dir / TRAIL).unlink()
     (machine.state_dir / TRAIL).mkdir()
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    await machine.control.obey(command_for(held))
     await task
 
     assert ends.written == b""
@@ -237,7 +237,7 @@ async def test_a_command_that_comes_when_control_has_ended_is_refused(machine: M
     ends, task = await waiting(machine, held)
     keep_consent(machine.state_dir, Consent())
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    await machine.control.obey(command_for(held))
     await task
 
     assert ends.written == b""
@@ -282,7 +282,7 @@ async def test_a_rule_that_is_tried_decides_nothing_and_stands_in_the_trail(
 
     assert not task.done()
     assert ends.written == b""
-    await machine.control.obey(command_for(held.asked, "deny", request_id=held.id))
+    await machine.control.obey(command_for(held, "deny"))
     await task
 
 
@@ -296,7 +296,7 @@ async def test_a_rule_is_held_to_what_a_person_is_held_to(machine: Machine, leve
         keep_consent(machine.state_dir, Consent())
 
     ends, task = await waiting(machine, held)
-    await machine.control.obey(command_for(held.asked, "defer", request_id=held.id))
+    await machine.control.obey(command_for(held, "defer"))
     await task
 
     assert ends.written == b""
@@ -311,19 +311,19 @@ async def test_where_two_persons_are_needed_one_alone_allows_nothing(machine: Ma
     assert held is not None
     assert opened.hold.persons == 2
     ends, task = await waiting(machine, held)
-    first = command_for(held.asked, request_id=held.id, by="ann")
+    first = command_for(held, by="ann")
 
     await machine.control.obey(first)
     told = await machine.until(CommandReported)
     assert (told.outcome, told.reason) == ("awaits_second", "1 of 2: it takes another person")
     for by in ("ann", "Ann ", "ＡＮＮ", "\u0251nn"):  # noqa: RUF001 - what it would take for another
-        await machine.control.obey(command_for(held.asked, request_id=held.id, by=by))
-    await machine.control.obey(command_for(held.asked, "always", request_id=held.id, by="bob"))
+        await machine.control.obey(command_for(held, by=by))
+    await machine.control.obey(command_for(held, "always", by="bob"))
     await wait_until(lambda: b"awaits_second" in b"".join(read_trail(machine.state_dir)))
     assert ends.written == b""
     assert not task.done()
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by="cat"))
+    await machine.control.obey(command_for(held, by="cat"))
     await task
 
     assert b'"allow"' in ends.written
@@ -362,9 +362,9 @@ async def test_the_strictest_of_all_places_says_how_many_decide(
     assert (held.persons, opened.hold.persons) == (persons, persons)
     ends, task = await waiting(machine, held)
     if persons == 2:
-        await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+        await machine.control.obey(command_for(held, by="ann"))
         await machine.until(CommandReported, "ann", "awaits_second")
-        await machine.control.obey(command_for(held.asked, request_id=held.id, by="bob"))
+        await machine.control.obey(command_for(held, by="bob"))
     await task
 
     assert b'"allow"' in ends.written
@@ -392,11 +392,11 @@ async def test_the_hubs_own_machine_is_no_second_person(machine: Machine) -> Non
     assert held is not None
     ends, task = await waiting(machine, held)
     for by in ("ann", "this machine"):
-        await machine.control.obey(command_for(held.asked, request_id=held.id, by=by))
+        await machine.control.obey(command_for(held, by=by))
 
     told = await machine.until(CommandReported, "this machine", "refused")
     assert "the hub's own machine is none" in (told.reason or "")
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by="bob"))
+    await machine.control.obey(command_for(held, by="bob"))
     await task
     assert b'"allow"' in ends.written
 
@@ -428,10 +428,10 @@ async def test_what_is_written_while_it_is_held_counts_as_well(
     ends, task = await waiting(machine, held)
     write_rules(machine, TWO)
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+    await machine.control.obey(command_for(held, by="ann"))
     await machine.until(CommandReported, "ann", "awaits_second")
     assert ends.written == b""
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by="bob"))
+    await machine.control.obey(command_for(held, by="bob"))
     await task
 
     assert b'"allow"' in ends.written
@@ -442,7 +442,7 @@ async def test_two_who_decide_at_the_same_moment_are_two(machine: Machine) -> No
     held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
-    both = [command_for(held.asked, request_id=held.id, by=by) for by in ("ann", "bob")]
+    both = [command_for(held, by=by) for by in ("ann", "bob")]
 
     await asyncio.gather(*map(machine.control.obey, both))
     async with asyncio.timeout(5):
@@ -467,7 +467,7 @@ async def test_a_request_that_ends_while_it_is_counted_counts_nobody(
         return written(self, at, what, **told)
 
     monkeypatch.setattr(Trail, "add", add)
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+    await machine.control.obey(command_for(held, by="ann"))
 
     await machine.until(CommandReported, "ann", "too_late")
 
@@ -489,7 +489,7 @@ async def test_links_are_followed_beside_the_loop(
     monkeypatch.setattr(Policy, "tags_at", lambda self, cwd, _real=None: tags_at(self, cwd, note))
     held, _ = await machine.ask()
     assert held is not None
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+    await machine.control.obey(command_for(held, by="ann"))
     prompt = Command(id="c1", host_id="h1", session_id="s", verb="prompt", by="ann", text="go")
     await machine.control.obey(prompt)
 
@@ -544,9 +544,9 @@ async def test_one_person_can_deny_what_two_must_allow_and_what_is_over_counts_n
     held, _ = await machine.ask()
     assert held is not None
     ends, task = await waiting(machine, held)
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by="ann"))
+    await machine.control.obey(command_for(held, by="ann"))
 
-    await machine.control.obey(command_for(held.asked, "deny", request_id=held.id, by="bob"))
+    await machine.control.obey(command_for(held, "deny", by="bob"))
     await task
 
     assert b'"deny"' in ends.written
@@ -560,7 +560,7 @@ async def test_what_was_given_to_a_collector_before_this_one_is_not_obeyed(
     assert held is not None
     ends, task = await waiting(machine, held)
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id, run="another"))
+    await machine.control.obey(command_for(held, run="another"))
     assert "before this collector" in ((await machine.until(CommandReported)).reason or "")
     machine.clock = 100.0
     await task
@@ -575,7 +575,7 @@ async def test_nobody_is_called_as_what_decides_by_itself(machine: Machine, by: 
     assert held is not None
     ends, task = await waiting(machine, held)
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id, by=by))
+    await machine.control.obey(command_for(held, by=by))
     assert "no person is called so" in ((await machine.until(CommandReported)).reason or "")
     machine.clock = 100.0
     await task
@@ -590,9 +590,9 @@ async def test_where_rules_cannot_be_read_nothing_is_allowed_but_may_be_denied(
     assert held is not None
     ends, task = await waiting(machine, held)
 
-    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    await machine.control.obey(command_for(held))
     assert "two_persons" in ((await machine.until(CommandReported)).reason or "")
-    await machine.control.obey(command_for(held.asked, "deny", request_id=held.id))
+    await machine.control.obey(command_for(held, "deny"))
     await task
 
     assert b'"deny"' in ends.written
@@ -605,7 +605,7 @@ async def test_a_hook_that_has_gone_takes_no_decision(machine: Machine) -> None:
 
     ends.reader.feed_eof()
     await task
-    await machine.control.obey(command_for(held.asked, request_id=held.id))
+    await machine.control.obey(command_for(held))
 
     assert ends.written == b""
     assert (await machine.until(HoldEnded)).reason == "gone"

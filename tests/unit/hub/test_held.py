@@ -12,11 +12,16 @@ from adsum_hub.fold.fold import fold
 from adsum_hub.verdict.judge import judge
 from adsum_hub.views import Shown, ViewedHost, command_views, request_views, session_view
 from adsum_shared import signals as s
+from adsum_shared.commands import HOLD_VERSION, Displayed, binding_of
 from adsum_shared.state import HoldView
 from tests.story import T0, Story, working
 
 BINDING = "b" * 64
-HOLD = s.Hold(BINDING, ["allow", "always", "deny"], 60_000, ["Bash(make:*)"])
+HOLD = s.Hold(
+    *(BINDING, ["allow", "always", "deny"], 60_000, ["Bash(make:*)"]),
+    cwd="/w",
+    version=HOLD_VERSION,
+)
 
 
 def held(at: float = 1.1, asked: str = "r1", **data: Any) -> Story:
@@ -24,8 +29,13 @@ def held(at: float = 1.1, asked: str = "r1", **data: Any) -> Story:
     return working().start(1).ask(at, request_id=asked, hold=HOLD, **data)
 
 
+def shown(**more: Any) -> str:
+    about = ("S", "/w", "permission", "Bash", "shell", None, {"command": "make"})
+    return binding_of(Displayed(*about, ("Bash(make:*)",))._replace(**more))
+
+
 def hold_of(facts: Facts, at: float = 2, offset_ms: int = 0) -> HoldView | None:
-    (view,) = request_views(judge(facts, T0 + int(at * 1000)).requests, offset_ms)
+    (view,) = request_views(judge(facts, T0 + int(at * 1000)).requests, offset_ms, facts)
     return view.hold
 
 
@@ -33,8 +43,41 @@ def test_a_held_request_says_by_what_and_until_when_in_the_hubs_time_it_can_be_d
     until = T0 + 1_100 + 60_000 - 777
 
     assert hold_of(held().told(), offset_ms=777) == HoldView(
-        BINDING, ("allow", "always", "deny"), until, ("Bash(make:*)",)
+        shown(), ("allow", "always", "deny"), until, ("Bash(make:*)",), cwd="/w"
     )
+
+
+@pytest.mark.parametrize(
+    ("planted", "bound"),
+    [
+        ({"payload": {"command": "git status"}}, {"payload": {"command": "git status"}}),
+        ({"summary": "git status"}, {"summary": "git status"}),
+        ({"role": "read"}, {"role": "read"}),
+        ({"hold": msgspec.structs.replace(HOLD, cwd="/tmp")}, {"cwd": "/tmp"}),
+        ({"hold": msgspec.structs.replace(HOLD, always=None)}, {"always": ()}),
+    ],
+)
+def test_what_was_written_over_a_request_binds_to_what_it_shows(
+    planted: dict[str, Any], bound: dict[str, Any]
+) -> None:
+    """Whoever may write to a machine's stream repeats the id and the binding of its collector."""
+    same = {"digest": "Bash t1", "role": "shell", "payload": {"command": "make"}}
+    about = {"hold": HOLD} | same | planted
+    view = hold_of(held().ask(1.2, request_id="r1", **about).told())
+
+    assert view is not None
+    assert view.binding == shown(**bound) != shown()
+
+
+def test_what_a_collector_binds_that_is_too_old_can_be_denied_and_not_allowed() -> None:
+    hold = s.Hold(BINDING, ["allow", "always", "deny", "defer"], 60_000)
+    view = hold_of(
+        working().start(1).ask(1.1, request_id="r1", hold=hold, payload={"command": "make"}).told()
+    )
+
+    assert view is not None
+    assert view.outdated
+    assert (view.verbs, view.binding) == (("deny", "defer"), BINDING)
 
 
 def test_who_has_agreed_is_told_until_it_is_decided() -> None:
@@ -94,10 +137,13 @@ def test_what_a_decision_is_bound_to_is_shown_whoever_told_of_the_call(hold_firs
         if at == held_at:
             story.ask(at, request_id="r1", hold=HOLD, payload={"command": "make", "cwd": "/w"})
         else:
-            story.ask(at, payload={"command": "make"})
-    (view,) = request_views(judge(story.told(), T0 + 2_000).requests)
+            story.ask(at, payload={"command": "make"}, summary="make it", role="other")
+    facts = story.told()
+    (view,) = request_views(judge(facts, T0 + 2_000).requests, 0, facts)
 
     assert view.payload == {"command": "make", "cwd": "/w"}
+    assert view.hold is not None
+    assert view.hold.binding == shown(payload=view.payload)
 
 
 def test_a_hold_that_has_ended_stays_so_whichever_comes_first_and_it_still_asks() -> None:
@@ -141,7 +187,7 @@ def test_what_is_not_shown_whole_can_be_denied_and_not_allowed(payload: Any) -> 
 
     assert view is not None
     assert view.partial
-    assert view.verbs == ("deny",)
+    assert (view.verbs, view.binding) == (("deny",), BINDING)
 
 
 def report(outcome: str, at: int, command: str = "c1", **more: Any) -> s.CommandReported:

@@ -31,6 +31,7 @@ export function Card({ entry, first }) {
   const session = entry.view.value;
   const { state } = session;
   const absent = session.reachability === "offline";
+  const cwd = openRequests(session)[0]?.hold?.cwd || session.cwd;
   const classes = [
     "card",
     first && "card-first",
@@ -76,14 +77,14 @@ export function Card({ entry, first }) {
         <${Meta} session=${session} />
         <${Branches} list=${session.children ?? []} />
         <${Problems} session=${session} />
-        ${(first || (state.group === "needs_you" && !absent && openRequests(session)[0] && !isHeld(session))) && html`
+        ${(first || (state.group === "needs_you" && !absent && openRequests(session)[0])) && html`
           <p class="where">
             <${Icon} name="terminal" />
             <span>
               ${isHeld(session) ? "Answer it here, or in its terminal" : remedyOf(state)} on${" "}
               <b>${plain(session.host)}</b>
-              ${session.cwd && html`
-                , in <code><${Code} text=${session.cwd} /></code>
+              ${cwd && html`
+                , in <code><${Code} text=${cwd} /></code>
               `}
             </span>
           </p>

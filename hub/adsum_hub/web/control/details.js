@@ -43,6 +43,7 @@ function Request({ session, request }) {
         </span>
       </header>
       ${cautionsOf(request).map((words) => html`<p key=${words} class="caution">${words}</p>`)}
+      ${hold?.cwd && html`<p class="ask-note">in <code><${Code} text=${hold.cwd} /></code></p>`}
       ${by && html`<p class="ask-note">asked by ${askerOf(by, session.children ?? [])}</p>`}
       ${told && html`<p class="ask-note" dir="auto">${told}</p>`}
       ${edit ? html`
@@ -141,6 +142,19 @@ function Spans({ text }) {
   );
 }
 
+/** Why a request can be denied, not allowed. @param {Asked} asked */
+function limitOf({ session, request: { hold } }) {
+  if (hold?.outdated)
+    return {
+      words: `The collector on ${plain(session.host)} is too old to check what you were shown, so this can be denied ` +
+        "here, not allowed. Upgrade it there:",
+      command: "adsum upgrade",
+    };
+  const words = "Not all of what is asked is shown here: it is too long, or a secret in it was masked. So it can be " +
+    "denied here, not allowed.";
+  return hold?.partial && { words };
+}
+
 /** The controls of a request, or why there are none. @param {Asked} asked */
 function Deciding({ session, request }) {
   const asked = { session, request };
@@ -151,7 +165,7 @@ function Deciding({ session, request }) {
   // What was typed stays while it can be taken back, or fails; and while the link is cut.
   const decided = isDecided(asked);
   if (decided && !givenOf(keyOf(session, request))) return html`<${Fate} ...${asked} />`;
-  const whole = !request.hold?.partial;
+  const limit = limitOf(asked);
   const ways = {
     plan: verbs.includes("plan") && html`<${PlanWays} ...${asked} />`,
     answer: verbs.includes("answer") && html`<${Answers} ...${asked} />`,
@@ -160,13 +174,7 @@ function Deciding({ session, request }) {
   return html`
     ${why && html`<${Barred} why=${why} session=${session} />`}
     <${Fate} ...${asked} />
-    ${!whole && html`
-      <${Barred}
-        session=${session}
-        why=${{ words: "Not all of what is asked is shown here: it is too long, or a secret in it was masked. So it " +
-          "can be denied here, not allowed." }}
-      />
-    `}
+    ${limit && html`<${Barred} session=${session} why=${limit} />`}
     <${Extent} request=${request} />
     <fieldset class="controls" disabled=${Boolean(why)} hidden=${decided}>
       <legend class="sr">Decide</legend>
