@@ -142,6 +142,7 @@ async def test_a_stream_beyond_its_room_is_deleted_and_the_second_time_its_machi
         assert (HOST in await Rights(client).there()) is lives
 
 
+@pytest.mark.core
 async def test_what_one_hub_deletes_another_names_and_counts(
     hub: Hub, broker: Broker, client: Redis
 ) -> None:

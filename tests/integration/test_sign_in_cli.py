@@ -123,6 +123,7 @@ def test_a_token_is_made_shown_once_listed_and_revoked(here: Adsum, elsewhere: A
     assert "There is no token" in here("hub", "tokens", "list").stderr
 
 
+@pytest.mark.core
 def test_a_revoked_token_lists_what_it_made_and_asks_at_a_terminal(
     hub: HubProcess, here: Adsum, elsewhere: Adsum, monkeypatch: pytest.MonkeyPatch
 ) -> None:
