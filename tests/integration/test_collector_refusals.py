@@ -298,12 +298,12 @@ async def test_a_broker_that_is_loading_is_waited_for(
                 many.set(f"key {at}", "")
             await many.execute()
         await client.aclose()
+        await asyncio.to_thread(collector.start)
         broker.kill()
         broker.options = slow
-        starting = asyncio.create_task(asyncio.to_thread(broker.start))
-        await asyncio.to_thread(collector.start)
         await collector.post(http, "waits")
-        await wait_until(lambda: "still loading its data" in problem(collector), timeout=10)
+        starting = asyncio.create_task(asyncio.to_thread(broker.start))
+        await wait_until(lambda: "still loading its data" in problem(collector), timeout=15)
         await starting
         client = open_redis(broker.url)
         await arrives(client, collector, "waits")
