@@ -125,9 +125,9 @@ def _end(home: Path, asking: Asking) -> None:
         keep_consent(home, Consent())
     say(f"Control {'would be' if asking.dry_run else 'is'} off. {MEANS['off']}")
     waiting = [each for each in setups_for("user", home, asking.program) if each.inspect().held]
-    _set_hooks([each for each in waiting if each.found[0]], dry_run=asking.dry_run)
+    _set_hooks([each for each in waiting if each.known_version], dry_run=asking.dry_run)
     for setup in waiting:
-        if setup.found[0] is None:
+        if setup.known_version is None:
             left = f"Hooks in {setup.path} are still those that wait: "
             raise CommandError(left + NO_PROGRAM.format(setup.agent.title), Exit.PARTIAL)
 
@@ -185,9 +185,9 @@ def _installed(home: Path, program: Path | None) -> list[Setup]:
                 f"Next: {plugin.removal} && {setup.command}"
             )
         if not report.held and not report.holdable(setup.version):
-            if setup.found[0] is None and report.counts and setup.is_default:
+            if setup.known_version is None and report.counts and setup.is_default:
                 raise CommandError(NO_PROGRAM.format(setup.agent.title))
-        elif setup.found[0] is None:
+        elif setup.known_version is None:
             raise CommandError(NO_PROGRAM.format(setup.agent.title))
         else:
             found.append(setup)

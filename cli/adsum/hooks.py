@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 import adsum_collector
 from adsum.config import read_settings
 from adsum.outcome import CommandError, Exit
@@ -26,6 +28,7 @@ from adsum_collector.agents.installer import (
     Installation,
     Installer,
     Mode,
+    ProgramNotFoundError,
     Report,
     SettingsFiles,
     StatusLine,
@@ -45,6 +48,13 @@ from adsum_shared.signals import DEFAULT_AGENT
 log = logging.getLogger(__name__)
 
 Wanted = Literal["auto", "http", "shim"]
+
+
+class InstalledFor(msgspec.Struct, frozen=True):
+    """The agent's program and version at the last install that found it."""
+
+    version: Version | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,12 +104,35 @@ class Setup:
 
     @cached_property
     def found(self) -> tuple[Version | None, Path | None]:
-        """(version, program) of the agent. Raises ProgramNotFoundError for a wrong one."""
-        return self.installer.program(self.program, os.environ, Path.home())
+        """(version, program) of the agent. Raises ProgramNotFoundError for a wrong one.
+
+        A program that is not on PATH, as in a cron job, is looked for where it was at the last install.
+        """
+        look, home = self.installer.program, Path.home()
+        version, program = look(self.program, os.environ, home)
+        kept = self._installed_for.program
+        if version is None and self.program is None and kept and os.access(kept, os.X_OK):
+            with contextlib.suppress(ProgramNotFoundError):
+                return look(Path(kept), os.environ, home)
+        return version, program
+
+    @cached_property
+    def known_version(self) -> Version | None:
+        """What the program says; else the newest that hooks were installed for or that runs now."""
+        directory = self.directory or self.agent.directories(os.environ, Path.home())[0]
+        guesses = self._installed_for.version, self.installer.running_version(directory)
+        return self.found[0] or max(filter(None, guesses), default=None)
 
     @property
     def version(self) -> Version:
-        return self.found[0] or self.installer.assumed
+        return self.known_version or self.installer.assumed
+
+    @cached_property
+    def _installed_for(self) -> InstalledFor:
+        try:
+            return msgspec.json.decode(self._own("installed-for").read_bytes(), type=InstalledFor)
+        except (OSError, msgspec.DecodeError):
+            return InstalledFor()
 
     @property
     def target(self) -> Target:
@@ -165,9 +198,13 @@ class Setup:
 
         It holds the mode in which the status line goes back with them.
         """
+        return self._own("parked")
+
+    def _own(self, name: str) -> Path:
+        """A note about the hooks in this settings file."""
         whose = zlib.crc32(os.fsencode(self.path))
-        name = "parked" if self.is_default else f"parked-{self.agent.name}-{whose:08x}"
-        return self.state_dir / "hooks" / name
+        suffix = "" if self.is_default else f"-{self.agent.name}-{whose:08x}"
+        return self.state_dir / "hooks" / f"{name}{suffix}"
 
     def install(self, *, dry_run: bool) -> Change:
         if self.stranger and not dry_run:
@@ -175,6 +212,9 @@ class Setup:
         slot, program = self.slot or self.usual_mode(), self.found[1]
         wanted = Installation(self.path, self.state_dir, self.target, self.version, slot, program)
         change = self.installer.install(replace(wanted, dry_run=dry_run))
+        if not dry_run and self.found[0]:
+            noted = InstalledFor(self.found[0], str(program) if program else None)
+            write_private(self._own("installed-for"), msgspec.json.encode(noted))
         if not dry_run and self.wanted == "auto":
             self._wish.unlink(missing_ok=True)
         elif not dry_run and self.wanted is not None:
@@ -219,7 +259,7 @@ class Setup:
     def _held_wrong(self, report: Report) -> list[str]:
         """Hooks that wait for decisions where the owner has not agreed, or do not where they have."""
         wait = set(report.holdable(self.version)) if self.holds else set()
-        lacking, idle = sorted(wait - report.held), sorted(report.held - wait)
+        lacking, idle = sorted(wait - report.held), sorted(report.held) if not self.holds else []
         is_on = f"control is on, and these do not wait for decisions: {', '.join(lacking)}"
         is_off = f"control is off, and these wait for decisions: {', '.join(idle)}"
         return [*([is_on] if lacking else []), *([is_off] if idle else [])]

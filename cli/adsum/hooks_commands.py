@@ -2,25 +2,18 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from adsum.client import SilentError, fetch_sessions, hub_url, readiness
+from adsum.client import SilentError, readiness
 from adsum.hooks import Setup
-from adsum.machine import host_id_of
 from adsum.outcome import CommandError, agrees, put, put_json, say
 from adsum.text.words import age, cause_sentence
 from adsum_collector.agents.installer import Change, Plugin, Report, StatusLine
 from adsum_collector.state_dir import running_port
-from adsum_shared.redact import clean
-from adsum_shared.state import SessionView
 
 SCHEMA = 1
 RED = ", and {} prints a red line for every hook that is posted and not answered"
-_OVER = ("session_ended", "suspended", "archived")
 _STANDING = {
     "none": "none, and Adsum leaves it so: even an empty one would take a row of the screen",
     "other": "one that Claude Code does not run as a command; Adsum leaves it alone",
@@ -119,14 +112,15 @@ def note_closed(change: Change) -> None:
         )
 
 
-def say_version(setup: Setup, reporting: str | None = None) -> None:
-    """reporting: the version that sessions here are known to have, whatever is found."""
+def say_version(setup: Setup) -> None:
     (version, program), title = setup.found, setup.agent.title
     if version is not None:
         say(f"{title} {'.'.join(map(str, version))} ({program})")
         return
-    if reporting is not None:
-        say(f"Sessions of {title} {reporting} report here; its program is in no usual place.")
+    if setup.known_version is not None:
+        known = ".".join(map(str, setup.known_version))
+        why = "it was here at the last install, or runs now"
+        say(f"{title} was not found. Hooks are those for {known}: {why}.")
         return
     assumed = ".".join(map(str, setup.installer.assumed))
     why = f"{program} does not answer" if program else f"{title} was not found"
@@ -170,7 +164,7 @@ def _status(setup: Setup, *, as_json: bool) -> None:
         if data["faults"]:
             raise _astray(setup, report, plugin)
         return
-    say_version(setup, None if setup.found[0] else reporting_here(setup.state_dir))
+    say_version(setup)
     _out(f"{report.path}{'' if report.exists else ' (no such file)'}")
     for event, count in report.counts.items():
         _out(f"  {event}{f'  ({count} times)' if count > 1 else ''}")
@@ -300,35 +294,6 @@ def unanswered(port: int, hooks: int, posted: int) -> str | None:
             "Start Adsum with `adsum up`, or take the hooks out with `adsum hooks remove`."
         )
     return None
-
-
-def reporting_here(state_dir: Path) -> str | None:
-    """As `reporting`, of this machine as the hub that runs here has it."""
-    host = host_id_of(state_dir)
-    return reporting_of(hub_url(None, state_dir), host) if host else None
-
-
-def reporting_of(url: str, host: str) -> str | None:
-    """host: its id."""
-    try:
-        answer = fetch_sessions(url, {"host": host})
-    except CommandError:
-        return None
-    return reporting(msgspec.convert(answer["sessions"], list[SessionView]))
-
-
-def reporting(views: Iterable[SessionView]) -> str | None:
-    """The newest version among the sessions that live and are heard, None if none is."""
-    versions = [
-        clean(view.version)
-        for view in views
-        if view.version and view.reachability != "offline" and view.state.state not in _OVER
-    ]
-    return max(versions, key=_numbers, default=None)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def _out(text: str) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from adsum_collector.state_dir import token_of
-from tests.hubs import session, stand_in_hub
 from tests.integration.conftest import Run, claude
 
 
@@ -165,12 +163,14 @@ def test_status_as_json_names_what_is_wrong_and_ends_as_the_text_does(home: Path
     assert told["file"] == str(settings_of(home))
 
 
-def test_status_of_sessions_that_report_does_not_miss_the_program(home: Path, run: Run) -> None:
+def test_status_names_the_version_of_a_session_that_runs_where_the_program_is_not_found(
+    home: Path, run: Run
+) -> None:
+    sessions = home / ".claude" / "sessions"
+    sessions.mkdir(parents=True)
+    (sessions / "1.json").write_text('{"sessionId": "s", "pid": 1, "version": "2.1.330"}')
     run("hooks", "install")
-    with stand_in_hub() as hub:
-        hub.sessions = [msgspec.structs.replace(session("a"), version="2.1.330")]
-        (home / "state" / "host.json").write_text('{"host_id": "laptop-id"}')
-        (home / "state" / "hub.json").write_text(json.dumps({"url": hub.url, "pid": 1}))
-        err = run("hooks", "status")[2]
-    assert "Sessions of Claude Code 2.1.330 report here" in err
-    assert "was not found" not in err
+    code, out, _ = run("hooks", "status", "--json")
+    assert (code, json.loads(out)["faults"]) == (0, [])
+    assert json.loads(out)["hooks"]["PermissionRequest"] == 1
+    assert "Claude Code was not found. Hooks are those for 2.1.330" in run("hooks", "status")[2]

@@ -37,13 +37,11 @@ def check_hooks(
     *,
     idle: bool = False,
     alone: bool = False,
-    reporting: str | None = None,
     heard: bool = False,
 ) -> list[Finding]:
     """idle: neither collector nor hub runs, so whoever starts them is asked about hooks anyway.
 
     alone: a hub runs, and no collector ever has, so hooks need not be wanted.
-    reporting: the version that sessions here are known to have, where the program is not found.
     heard: the collector has heard hooks since the file was changed, wherever these stand.
     """
     try:
@@ -51,7 +49,7 @@ def check_hooks(
         ours = [report for report in reports if report.counts]
         plugin = setup.installer.plugin(files)
         if ours:
-            hooks = _installed(setup, ours[0], reporting, quiet=idle or alone)
+            hooks = _installed(setup, ours[0], quiet=idle or alone)
         elif plugin and (fault := plugin.fault(setup.version)):
             hooks = Finding("hooks", "warn", *fault)
         elif plugin:
@@ -83,7 +81,7 @@ def _none(setup: Setup, *, idle: bool, alone: bool, heard: bool) -> Finding:
     return Finding("hooks", "fail", what, setup.command)
 
 
-def _installed(setup: Setup, report: Report, reporting: str | None, *, quiet: bool) -> Finding:
+def _installed(setup: Setup, report: Report, *, quiet: bool) -> Finding:
     """quiet: no collector runs, so nobody answers."""
     # Switched off and doubled have checks of their own.
     once = dict.fromkeys(report.counts, 1)
@@ -98,9 +96,6 @@ def _installed(setup: Setup, report: Report, reporting: str | None, *, quiet: bo
     if quiet and (silence := unanswered(setup.port, count, len(report.posted))):
         return from_text("hooks", "warn", silence)
     what, found = f"{count} hooks stand in {report.path}", setup.found[0]
-    if found is None and reporting is not None:
-        what = f"{what}, and sessions of {setup.agent.title} {reporting} report."
-        return Finding("hooks", "ok", what)
     known = ".".join(map(str, setup.version))
     title = setup.agent.title
     whose = f"{title} {known}" if found else f"{known}, as {title} was not found"
@@ -313,9 +308,8 @@ def check_agents(
     folders: tuple[Path, ...],
     url: str,
     host: HostView | None,
-    reporting: str | None = None,
 ) -> Finding:
-    """url: the hub's. host: this machine as the hub has it. reporting: as in check_hooks."""
+    """url: the hub's. host: this machine as the hub has it."""
     version, program = setup.found
     apart, agent, lists = (
         "Not compared with the agent's own view:",
@@ -326,10 +320,8 @@ def check_agents(
         return Finding("agents", "skip", f"{agent.title} does not tell of its sessions.")
     if program is None or version is None:
         why = f"{agent.title} was not found" if program is None else f"{program} does not answer"
-        if reporting is None:
-            return Finding("agents", "skip", f"{apart} {why}.")
-        what = f"{apart} the program of {agent.title} {reporting}, which reports, is in no usual place."
-        return Finding("agents", "skip", what, "To compare, name it: adsum doctor --program PATH")
+        fix = "To compare, name it: adsum doctor --program PATH" if setup.known_version else ""
+        return Finding("agents", "skip", f"{apart} {why}.", fix)
     if version < lists[1]:
         first, has = (".".join(map(str, each)) for each in (lists[1], version))
         what = f"{agent.title} {has} does not tell of its sessions; {first} and newer do."

@@ -42,7 +42,6 @@ from adsum.doctor.checks import (
     one_remedy,
 )
 from adsum.hooks import Setup, setups_for
-from adsum.hooks_commands import reporting_of
 from adsum.machine import host_id_of, membership
 from adsum.outcome import CommandError, Exit, put_json, say
 from adsum.reports import packed
@@ -118,7 +117,6 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         hub_found, host_found = check_membership(machine, log)
     start = START if machine is None else START_JOINED
     alone = is_hub_alone(settings.state_dir, url, listing)
-    reporting = None if setup.found[0] or host is None else reporting_of(url, host.id)
     findings = [
         no_collector_wanted(settings.state_dir)
         if alone
@@ -128,26 +126,23 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         hub_found,
         host_found,
         check_clock(host),
-        *_hooks([setup, *others], host, alone=alone, reporting=reporting),
+        *_hooks([setup, *others], host, alone=alone),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
-        check_agents(setup, settings.directories_of(setup.agent), url, host, reporting),
+        check_agents(setup, settings.directories_of(setup.agent), url, host),
         *(_named(check_agents(o, settings.directories_of(o.agent), url, host), o) for o in others),
     ]
     return findings if machine is None else one_remedy(findings, machine)
 
 
-def _hooks(
-    setups: list[Setup], host: HostView | None, *, reporting: str | None = None, **more: bool
-) -> list[Finding]:
-    """reporting: the first agent's version. host, whose witness is believed; more: as in check_hooks."""
+def _hooks(setups: list[Setup], host: HostView | None, **more: bool) -> list[Finding]:
+    """host, whose witness is believed; more: as in check_hooks."""
     well = {each.name for each in (host.witnesses if host else ()) if each.state == "ok"}
     found = []
     for setup in setups:
         is_first = setup is setups[0]
         name = "hook" if is_first else f"hook ({setup.agent.title})"
-        version, heard = reporting if is_first else None, name in well
-        checks = check_hooks(setup, setup.files, reporting=version, heard=heard, **more)
+        checks = check_hooks(setup, setup.files, heard=name in well, **more)
         found += checks if is_first else [_named(each, setup) for each in checks]
     return found
 

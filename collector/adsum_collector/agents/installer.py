@@ -264,6 +264,10 @@ class Installer(ABC):
         Raises ProgramNotFoundError when the program was `chosen`: a wrong one is never guessed at.
         """
 
+    def running_version(self, directory: Path) -> Version | None:  # noqa: ARG002 - for those whose sessions say it
+        """The newest version of the sessions that run, None if none says it."""
+        return None
+
     @abstractmethod
     def inspect(self, path: Path) -> Report: ...
 

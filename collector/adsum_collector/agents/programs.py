@@ -57,10 +57,13 @@ def version_of(program: Path, timeout_s: float = 10.0) -> Version | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(answer.stdout)
-    if answer.returncode or not found:
-        return None
-    return tuple(int(number) for number in found.groups())
+    return version_in(answer.stdout) if answer.returncode == 0 else None
+
+
+def version_in(text: str) -> Version | None:
+    """Return the first version number in it."""
+    found = _VERSION.search(text)
+    return tuple(int(number) for number in found.groups()) if found else None
 
 
 def installed_version(

@@ -198,15 +198,37 @@ def test_settings_that_claude_code_cannot_read_are_named(setup: Setup, home: Pat
     assert "line 2, column 3: a comment" in hooks.what
 
 
-def test_where_sessions_report_their_version_is_known_without_the_program(
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_program_that_is_on_no_path_now_lowers_no_hooks(
+    setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch, *, answers: bool
+) -> None:
+    """As from ssh, a cron job or a service, where a program of nvm or mise may not even find its node."""
+    program = home / "bin" / "claude"
+    setup.install(dry_run=False)
+    before = setup.path.read_bytes()
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    if not answers:
+        program.write_text("#!/no/such/node\n")
+
+    again = Setup(setup.path, setup.state_dir, PORT)
+    assert again.found == ((2, 1, 330) if answers else None, program if answers else None)
+    assert again.version == (2, 1, 330)
+    assert not again.install(dry_run=False).needed
+    assert setup.path.read_bytes() == before
+    assert found(again, home)["hooks"].result == "ok"
+
+
+def test_without_a_program_the_newest_session_that_runs_says_the_version(
     setup: Setup, home: Path
 ) -> None:
     (home / "bin" / "claude").unlink()
-    setup.install(dry_run=False)
-    assert "as Claude Code was not found" in found(setup, home)["hooks"].what
-    hooks = check_hooks(setup, files(home), reporting="2.1.330")[0]
-    assert hooks.result == "ok"
-    assert hooks.what.endswith("and sessions of Claude Code 2.1.330 report.")
+    assert setup.known_version is None
+    for pid, version in ((1, "2.1.99"), (2, "2.1.332"), (3, "odd"), (4, None)):
+        entry = {"sessionId": f"s{pid}", "pid": pid, "version": version}
+        write(home / ".claude" / "sessions" / f"{pid}.json", entry)
+    (home / ".claude" / "sessions" / "5.json").write_text("{")
+
+    assert Setup(setup.path, setup.state_dir, PORT).known_version == (2, 1, 332)
 
 
 def test_hooks_that_are_heard_and_stand_in_no_known_file_are_a_warning(

@@ -16,6 +16,7 @@ Of `claude agents --json`, measured on 2.1.330 with sessions in tmux:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -72,7 +73,11 @@ from adsum_collector.agents.claude_code.settings_text import (
     users_own,
     wrapped,
 )
-from adsum_collector.agents.claude_code.status import signals_from_registry, signals_from_statusline
+from adsum_collector.agents.claude_code.status import (
+    RegistryError,
+    signals_from_registry,
+    signals_from_statusline,
+)
 from adsum_collector.agents.claude_code.usage_lines import USAGE_LINES
 from adsum_collector.agents.hook_entries import (
     JsonTextError,
@@ -96,7 +101,7 @@ from adsum_collector.agents.installer import (
     Transport,
     Version,
 )
-from adsum_collector.agents.programs import find_program
+from adsum_collector.agents.programs import find_program, version_in
 from adsum_collector.agents.programs import installed_version as installed
 from adsum_collector.agents.settings_file import (
     decode_settings,
@@ -107,7 +112,7 @@ from adsum_collector.agents.settings_file import (
 from adsum_collector.errors import shown
 from adsum_shared.commands import Command
 from adsum_shared.redact import clean
-from adsum_shared.signals import AnySignal
+from adsum_shared.signals import AnySignal, MetaChanged
 
 
 def config_dirs(told: str | None, home: Path) -> tuple[Path, ...]:
@@ -434,6 +439,15 @@ class _ClaudeInstaller(Installer):
     install = staticmethod(install_hooks)
     remove = staticmethod(remove_hooks)
     sessions = staticmethod(ask)
+
+    def running_version(self, directory: Path) -> Version | None:
+        found: list[Version] = []
+        for file in (directory / "sessions").glob("*.json"):
+            with contextlib.suppress(OSError, RegistryError):
+                signals = signals_from_registry(file.read_bytes(), 0)
+                named = (each.version for each in signals if isinstance(each, MetaChanged))
+                found += [version for each in named if (version := version_in(each or ""))]
+        return max(found, default=None)
 
     def plugin(self, files: SettingsFiles) -> Plugin | None:
         return active_plugin(files.deciding, files.user)
