@@ -247,13 +247,18 @@ def broker_url(settings: AdsumSettings, otherwise: str) -> str:
 
 
 async def answers(socket: Path, command: bytes) -> bytes:
-    """One inline command's first line; empty when there is no answer."""
+    """One inline command's first line; empty when there is no answer.
+
+    (Rejected: asyncio.wait_for. Before Python 3.12 it loses a cancellation that meets the connection's end.)
+    """
     try:
-        reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(socket), 1.0)
+        async with asyncio.timeout(1.0):
+            reader, writer = await asyncio.open_unix_connection(socket)
         with contextlib.closing(writer):
             writer.write(command)
             try:
-                return await asyncio.wait_for(reader.readline(), 1.0)
+                async with asyncio.timeout(1.0):
+                    return await reader.readline()
             except TimeoutError:
                 return b"?"  # it holds the socket but is busy or stopped
     except (OSError, TimeoutError):

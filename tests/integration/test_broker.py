@@ -222,6 +222,18 @@ async def test_asking_to_stop_ends_a_broker_that_never_answers(
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
+async def test_whoever_asks_a_broker_for_a_word_is_cancelled_at_any_moment(tmp_path: Path) -> None:
+    """Else a stop that meets the refusal of a connection is lost, and waits for the broker's patience."""
+    for steps in range(12):
+        asking = asyncio.create_task(is_ready(tmp_path / "none.sock"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if not asking.done():
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+
 def test_a_broker_has_time_to_read_all_it_may_hold(state: Path, engine: Engine) -> None:
     patience = [BrokerPart(engine, prepare(state), mb, print).patience_s for mb in (256, 4096)]
     assert patience == [46.0, 286.0]
