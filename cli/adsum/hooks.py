@@ -406,7 +406,7 @@ def setups_for(
     transport: str | None = None,
     agent: str | None = None,
 ) -> list[Setup]:
-    """Of all agents that are on this machine, unless one is named: first the default, there or not.
+    """Of all agents that are on this machine, unless one is named; of the default if none is there.
 
     program: the named one's, or the default's. statusline: True for one even where the user has
     none, False for none of ours.
@@ -429,9 +429,16 @@ def setups_for(
     if agent is not None and agent not in able:
         raise CommandError(f"--agent is one of {', '.join(able)}, not {agent!r}.", Exit.USAGE)
     found = []
-    for each in able.values() if agent is None else [able[agent]]:
-        own = program if each.name in (agent, DEFAULT_AGENT) else None
-        for directory, files in _placed(each, settings, named=agent is not None):
+    wanted_agents = able if agent is None else [agent]
+    placed = {
+        name: list(_placed(able[name], settings, named=name == agent)) for name in wanted_agents
+    }
+    if program is not None or not any(placed.values()):
+        name = agent or DEFAULT_AGENT
+        placed[name] = list(_placed(able[name], settings, named=True))
+    for name, places in placed.items():
+        each, own = able[name], program if name in (agent, DEFAULT_AGENT) else None
+        for directory, files in places:
             path = files.user if scope == "user" else next(iter(files.project), None)
             if path is not None:
                 about = (path, settings.state_dir, port, own, slot, wanted[transport])
@@ -448,13 +455,13 @@ def _placed(
 ) -> Iterator[tuple[Path, SettingsFiles]]:
     """Of an agent, the directories in which hooks belong: none where it is not on this machine.
 
-    named: it is the one that is asked for, and so taken for granted, as the default always is.
+    named: it is the one that is asked for, and so taken for granted.
     """
     directories, installer = settings.directories_of(agent), agent.installer
     if installer is None:
         return
     there = [each for each in directories if each.is_dir()]
-    given = there or named or agent.name == DEFAULT_AGENT
+    given = there or named
     if given or installer.program(None, os.environ, Path.home())[1]:
         there = there if there and installer.several else [*directories[:1]]
     for directory in there:

@@ -26,7 +26,7 @@ class HookFiles:
 
     def __init__(self, agent: Agent, directories: Sequence[Path], port: int, now: int) -> None:
         self._agent, self._port, self._looked_at = agent, port, now
-        self._stamps: dict[Path, Stamp | None] = {}
+        self._stamps: dict[Path, tuple[bool, Stamp | None]] = {}
         paths = filter(None, map(agent.hook_file, directories))
         self._found: dict[Path, HookFile] = {path: HookFile("ok") for path in paths}
 
@@ -35,10 +35,11 @@ class HookFiles:
         if not 0 <= now - self._looked_at < LOOK_MS:
             self._looked_at = now
             for path in self._found:
-                stamp = _stamp(path)
-                if path not in self._stamps or self._stamps[path] != stamp:
-                    self._stamps[path] = stamp
-                    self._found[path] = self._read(path, stamp)
+                # without its directory the agent is not on this machine, and misses no hooks
+                there, stamp = path.parent.is_dir(), _stamp(path)
+                if self._stamps.get(path) != (there, stamp):
+                    self._stamps[path] = there, stamp
+                    self._found[path] = self._read(path, stamp) if there else HookFile("ok")
         return list(self._found.values())
 
     def _read(self, path: Path, stamp: Stamp | None) -> HookFile:

@@ -205,6 +205,7 @@ def test_its_hooks_are_installed_shown_and_taken_out_by_its_name(
 def test_without_a_name_hooks_of_all_agents_here_are_meant(
     run: Run, registered: Path, home: Path
 ) -> None:
+    (home / ".claude").mkdir()
     assert run("hooks", "install")[0] == 0
     assert "shim.py" in registered.read_text()
     assert (home / ".claude/settings.json").exists()
@@ -231,7 +232,19 @@ async def test_a_probe_goes_the_way_of_its_hooks(
     assert sessions(hub) == {}
 
 
+def test_the_default_agent_is_left_alone_where_only_another_is_on_the_machine(
+    run: Run, registered: Path, home: Path
+) -> None:
+    assert run("hooks", "install")[0] == 0
+    assert registered.exists()
+    assert not (home / ".claude").exists()
+    checks = json.loads(run("doctor", "--json")[1])["checks"]
+    named = [each["id"] for each in checks if each["id"].startswith("hooks")]
+    assert named == [f"{check} (Quill)" for check in ("hooks", "hooks-doubled", "hooks-enabled")]
+
+
 def test_up_and_join_offer_its_hooks(registered: Path, home: Path) -> None:
+    (home / ".claude").mkdir()
     setups = setups_for("user", home / "state")
     claude, own = (Offer(setup, agreed=True) for setup in setups)
     assert claude.setup.is_default

@@ -129,8 +129,10 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
         *_hooks([setup, *others], host, alone=alone),
         *check_witnesses(host, listing.now if listing else 0),
         check_sessions(url, host, Path.home()),
-        check_agents(setup, settings.directories_of(setup.agent), url, host),
-        *(_named(check_agents(o, settings.directories_of(o.agent), url, host), o) for o in others),
+        *(
+            _named(check_agents(each, settings.directories_of(each.agent), url, host), each)
+            for each in (setup, *others)
+        ),
     ]
     return findings if machine is None else one_remedy(findings, machine)
 
@@ -140,16 +142,17 @@ def _hooks(setups: list[Setup], host: HostView | None, **more: bool) -> list[Fin
     well = {each.name for each in (host.witnesses if host else ()) if each.state == "ok"}
     found = []
     for setup in setups:
-        is_first = setup is setups[0]
-        name = "hook" if is_first else f"hook ({setup.agent.title})"
+        name = "hook" if setup.is_default else f"hook ({setup.agent.title})"
         checks = check_hooks(setup, setup.files, heard=name in well, **more)
-        found += checks if is_first else [_named(each, setup) for each in checks]
+        found += [_named(each, setup) for each in checks]
     return found
 
 
 def _named(finding: Finding, setup: Setup) -> Finding:
-    """Of an agent beside the first."""
-    return replace(finding, id=f"{finding.id} ({setup.agent.title})")
+    """Of another agent than the default one, with that agent's name."""
+    return (
+        finding if setup.is_default else replace(finding, id=f"{finding.id} ({setup.agent.title})")
+    )
 
 
 def _idle(settings: CollectorSettings, url: str, hooks: list[Finding]) -> list[Finding]:

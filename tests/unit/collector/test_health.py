@@ -352,3 +352,11 @@ def test_a_transcript_of_absurd_size_is_named_with_what_to_do(path: Path) -> Non
         "Not read, as it is longer than 4 GB: /p/?big.jsonl (1,024 GB), as are 1 more. "
         "Next: delete it or cut it short."
     )
+
+
+def test_an_agent_that_is_not_on_the_machine_misses_no_hooks_until_it_is(tmp_path: Path) -> None:
+    directory = tmp_path / ".claude"
+    files = HookFiles(ClaudeCode(), [directory], PORT, START)
+    assert [each.state for each in files.look(START + LOOK_MS)] == ["ok"]
+    directory.mkdir()
+    assert [each.state for each in files.look(START + 2 * LOOK_MS)] == ["missing"]
