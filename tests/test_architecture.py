@@ -36,8 +36,8 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: The most lines that a package may have. Lower a budget with each change; raise one only with the
 #: reason in the commit's body.
 LINE_BUDGETS = {
-    "adsum": 13345,
-    "adsum_collector": 23760,
+    "adsum": 13355,
+    "adsum_collector": 23875,
     "adsum_hub": 19615,
     "adsum_shared": 5050,
     "page": 16990,

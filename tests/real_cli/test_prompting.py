@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import signal
@@ -124,6 +125,44 @@ def test_several_lines_and_a_long_text_arrive_as_they_were_written(
     assert remote.told(given) == ("took_effect", "None")
     session.terminal.wait_for("All is well.")
     assert [each.strip() for each in remote.said(1)] == [text]
+
+
+def test_in_vims_normal_mode_a_prompt_arrives_whole(
+    full: Fleet, seated: Callable[..., Seated], figure: Figure
+) -> None:
+    home = full.machines[0].home
+    before = home.settings.read_text()
+    home.settings.write_text(json.dumps(json.loads(before) | {"editorMode": "vim"}))
+    try:
+        remote, session = seated()
+        session.terminal.wait_for("-- INSERT --")
+        session.terminal.press("Escape")
+        until(lambda: "-- INSERT --" not in session.terminal.screen(), "NORMAL mode")
+        began = time.monotonic()
+
+        given = remote.give("prompt", text="Add tests for it, do play:text")
+
+        assert remote.told(given) == ("took_effect", "None")
+        figure("prompt in vim's NORMAL mode: given to taken", time.monotonic() - began)
+        session.terminal.wait_for("All is well.")
+        assert remote.said(1) == ["Add tests for it, do play:text"]
+    finally:
+        home.settings.write_text(before)
+
+
+@pytest.mark.parametrize("columns", [58, 100, 200])
+def test_prompts_of_any_length_arrive_whole_at_any_width(
+    seated: Callable[..., Seated], columns: int
+) -> None:
+    remote, session = seated()
+    session.terminal._tmux("resize-window", "-x", str(columns))
+    texts = ["x", *(("Ümlaut, wörd: ok? " * 600)[:most].strip() for most in (200, 2_000, 9_900))]
+    for number, text in enumerate(texts, 1):
+        given = remote.give("prompt", text=f"{text} do play:text")
+
+        assert remote.told(given) == ("took_effect", "None")
+        assert remote.said(number)[-1] == f"{text} do play:text"
+        until(lambda: remote.view()["state"]["group"] != "autonomous", "its turn to end")
 
 
 def test_a_half_typed_draft_is_back_afterwards_and_was_not_sent(

@@ -226,7 +226,8 @@ class Keyboard(NamedTuple):
 
     stash: puts aside what stands in the input box, which comes back with the next submit. box: of a
     screen with its colours, the text in its input box; None if none is there. typed: what is typed
-    for a text. Raises NotObeyedError: it would be no prompt.
+    for a text. Raises NotObeyedError: it would be no prompt. scrolled: whether the box shows only the
+    end of its text. vim_mode: the mode of vim that the screen names; in NORMAL it names none.
     """
 
     newline: str
@@ -235,6 +236,8 @@ class Keyboard(NamedTuple):
     interrupt: str
     box: Callable[[str], str | None]
     typed: Callable[[str], str]
+    scrolled: Callable[[str], bool]
+    vim_mode: Callable[[str], str | None]
 
 
 class Registered(NamedTuple):
@@ -300,6 +303,10 @@ class Agent(ABC):
         """Where it keeps its files unless the settings say so."""
 
     # Of what an agent does not have, these are the answers.
+
+    def types_in_vim(self, cwd: Path, env: Mapping[str, str]) -> bool:  # noqa: ARG002 - for those who can
+        """Whether settings of a session with this directory and environment make its input box vim's."""
+        return False
 
     def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:  # noqa: ARG002 - for those who have one
         """What a hook's body says; see Adapt."""

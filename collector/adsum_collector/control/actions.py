@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
+import psutil
+
 from adsum_collector.control.consent import LiveConsent
 from adsum_collector.control.queue import LASTS_MS, PromptQueue, Queued
 from adsum_collector.control.seats import Seat, Seats
@@ -254,8 +256,9 @@ class Actions:
 
         draft = await asyncio.to_thread(draft_in, pane, keyboard, rests)
         await self._mark(awaited)
+        vim = await asyncio.to_thread(_types_in_vim, seat)
         given = (pane, keyboard, awaited.text, draft, rests)
-        return None if await asyncio.to_thread(type_prompt, *given) else _NOT_SEEN
+        return None if await asyncio.to_thread(type_prompt, *given, vim=vim) else _NOT_SEEN
 
     async def _mark(self, awaited: Awaited) -> None:
         if awaited.item:
@@ -504,6 +507,14 @@ def _of_item(item: Queued) -> Command:
 
 def _known(text: str) -> str:
     return "".join(text.split())
+
+
+def _types_in_vim(seat: Seat) -> bool:
+    try:
+        process = psutil.Process(seat.pid)
+        return seat.agent.types_in_vim(Path(process.cwd()), process.environ())
+    except psutil.Error:
+        return False
 
 
 async def _pane(seat: Seat) -> TmuxPane | None:

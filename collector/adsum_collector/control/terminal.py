@@ -35,8 +35,10 @@ DRAWN_S: Final = 1.0
 TMUX_S: Final = 5.0
 _STEP_S: Final = 0.05
 _PANES: Final = "#{pane_pid} #{pane_id} #{pane_tty}"
-#: Of the end of the text, by which it is recognised in the box.
-END: Final = 20
+#: What takes the keys to vim's INSERT mode, and how long the screen may take to name it.
+_INSERT: Final = "i"
+VIM_S: Final = 0.5
+_COMPARED: Final = re.compile(r"[^\w!-~]")
 _CAME_BETWEEN: Final = "something came in between"
 _PASTED = re.compile(r"\[Pasted text #\d+")
 
@@ -130,12 +132,19 @@ def draft_in(pane: TmuxPane, keyboard: Keyboard, rests: Callable[[], bool]) -> s
 
 
 def type_prompt(
-    pane: TmuxPane, keyboard: Keyboard, text: str, draft: str, rests: Callable[[], bool]
+    pane: TmuxPane,
+    keyboard: Keyboard,
+    text: str,
+    draft: str,
+    rests: Callable[[], bool],
+    *,
+    vim: bool = False,
 ) -> bool:
     """Types and submits it; a draft that stands in the box is put aside, and is back afterwards.
 
-    draft: what `draft_in` has found. Whether it was seen to be taken: once Enter was pressed it may
-    have been, whatever is seen. Raises KeysPressedError, and NotObeyedError before any key.
+    draft: what `draft_in` has found. vim: the settings make the box vim's. Returns whether the text was
+    seen to be taken: once Enter was pressed it may have been, whatever is seen. Raises
+    KeysPressedError, and NotObeyedError before any key.
     """
     typing = _Typing(pane, keyboard, rests)
     typed = keyboard.typed(text)
@@ -147,11 +156,10 @@ def type_prompt(
             typing.send(keyboard.stash)
             if not _within(DRAWN_S, lambda: typing.box() == ""):
                 raise NotObeyedError("what stands in its input box could not be put aside")
+        _insert(typing, vim=vim)
         _type(typing, typed)
-        if not _within(ARRIVES_S, lambda: _ends_with(typing.box(), typed)):
-            raise NotObeyedError("the text did not arrive in its input box")
         time.sleep(SUBMIT_S)
-        if not _ends_with(typing.box(), typed) or not rests():
+        if not typing.holds(typed) or not rests():
             raise NotObeyedError(_CAME_BETWEEN)
     except NotObeyedError as error:
         where = f"look what stands at its prompt{aside}"
@@ -217,6 +225,19 @@ class _Typing(NamedTuple):
     def box(self) -> str | None:
         return self.keyboard.box(self.pane.screen())
 
+    def holds(self, typed: str) -> bool:
+        """Whether the box holds this text, however it wraps it: all of it, or its end where it has scrolled.
+
+        Letters, digits and ASCII are compared: terminals draw other characters in other ways. A
+        placeholder of a paste stands for keys of ours: the box was empty before.
+        """
+        screen = self.pane.screen()
+        box = self.keyboard.box(screen) or ""
+        shown, wanted = (_COMPARED.sub("", each) for each in (box, typed))
+        if _PASTED.search(box) is not None:
+            return True
+        return wanted.endswith(shown) if self.keyboard.scrolled(screen) else shown == wanted
+
     def open_screen(self) -> str:
         """One with an input box on it, of a session that rests. Raises NotObeyedError."""
         screen = ""
@@ -237,8 +258,35 @@ class _Typing(NamedTuple):
         _within(DRAWN_S, lambda: self.pane.screen() != before)
 
 
+def _insert(typing: _Typing, *, vim: bool) -> None:
+    """Have vim's box take the keys as text. Raises NotObeyedError.
+
+    In NORMAL mode the screen names no mode, as without vim, and an operator may be pending.
+    """
+
+    def mode() -> str | None:
+        return typing.keyboard.vim_mode(typing.open_screen())
+
+    if mode() == "INSERT" or not (vim or mode()):
+        return
+    for again in (False, True):
+        if again or mode():
+            typing.send("Escape")
+        typing.send(_INSERT)
+        if _within(VIM_S, lambda: mode() == "INSERT"):
+            return
+        if typing.box() == _INSERT:  # it is not vim's after all
+            typing.send("BSpace")
+            return
+    raise NotObeyedError("its input box is vim's, and does not go to INSERT mode")
+
+
 def _type(typing: _Typing, text: str) -> None:
-    """As keys, not as a paste: a paste of several lines is told to the model as something pasted."""
+    """As keys, not as a paste: a paste of several lines is told to the model as something pasted.
+
+    Raises NotObeyedError. What has come of the first piece is looked at before the others are typed.
+    """
+    before, looked = "", False
     for number, line in enumerate(text.split("\n")):
         if number:
             typing.send(typing.keyboard.newline)
@@ -246,14 +294,18 @@ def _type(typing: _Typing, text: str) -> None:
             piece = line[start : start + PIECE]
             # behind --, for a text that begins with a dash; tmux would take a last ; for its own
             typing.send("-l", "--", piece[:-1] + "\\;" if piece.endswith(";") else piece)
+            before += piece
+            if not looked:
+                looked = True
+                _require_held(typing, before)
+    _require_held(typing, text)
 
 
-def _ends_with(box: str | None, typed: str) -> bool:
-    """However the box wraps it."""
-    if not box:
-        return False
-    end = re.sub(r"\s", "", typed)[-END:]
-    return re.sub(r"\s", "", box).endswith(end) or _PASTED.search(box) is not None
+def _require_held(typing: _Typing, text: str) -> None:
+    """Raises NotObeyedError."""
+    if not _within(ARRIVES_S, lambda: typing.holds(text)):
+        step = "if the editor mode is vim, set `editorMode` to vim in its settings"
+        raise NotObeyedError(f"its input box does not hold what was typed; {step}")
 
 
 def _within(seconds: float, holds: Callable[[], bool]) -> bool:

@@ -75,10 +75,12 @@ class Screen:
     def box(self) -> str | None:
         return KEYBOARD.box(self.pane.screen()) if KEYBOARD else None
 
-    def give(self, text: str, rests: Callable[[], bool] = lambda: True) -> bool:
+    def give(
+        self, text: str, rests: Callable[[], bool] = lambda: True, *, vim: bool = False
+    ) -> bool:
         assert KEYBOARD is not None
         draft = draft_in(self.pane, KEYBOARD, rests)
-        return type_prompt(self.pane, KEYBOARD, text, draft, rests)
+        return type_prompt(self.pane, KEYBOARD, text, draft, rests, vim=vim)
 
     def in_front(self) -> bool:
         return is_in_front(self.pane, self.pid)
@@ -128,6 +130,39 @@ def test_a_text_arrives_as_it_was_written(shown: Callable[..., Screen], text: st
 
     within(screen.said)
     assert screen.said() == [{"submit": text}]
+
+
+@pytest.mark.parametrize("mode", ["vim", "visual", "pending", ""])
+def test_where_the_settings_say_vim_the_text_arrives_whole(
+    shown: Callable[..., Screen], mode: str
+) -> None:
+    """In any of its modes, and in a box that is not vim's after all."""
+    screen = shown(mode)
+
+    screen.give("Add tests for it", vim=True)
+
+    within(screen.said)
+    assert screen.said() == [{"submit": "Add tests for it"}]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("mode", "vim", "why"),
+    [
+        ("stuck", True, "does not go to INSERT mode"),
+        ("vim", False, "does not hold what was typed"),  # `A` is a command, and `dd tests` is typed
+    ],
+)
+def test_a_text_that_arrives_mangled_is_not_sent(
+    shown: Callable[..., Screen], monkeypatch: pytest.MonkeyPatch, mode: str, vim: bool, why: str
+) -> None:
+    monkeypatch.setattr(terminal, "ARRIVES_S", 0.3)
+    screen = shown(mode)
+
+    with pytest.raises(KeysPressedError, match=why):
+        screen.give("Add tests for it" + " and more" * 100, vim=vim)
+
+    assert screen.said() == []
 
 
 def test_a_draft_is_put_aside_and_is_back(shown: Callable[..., Screen]) -> None:
@@ -321,7 +356,7 @@ def test_what_does_not_arrive_is_not_submitted(
     monkeypatch.setattr(terminal, "ARRIVES_S", 0.3)
     screen = shown("deaf")
 
-    with pytest.raises(NotObeyedError, match="did not arrive"):
+    with pytest.raises(NotObeyedError, match="does not hold what was typed"):
         screen.give("go on")
 
     assert screen.said() == []

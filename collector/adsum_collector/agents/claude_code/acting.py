@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -326,13 +326,23 @@ _SGR = re.compile(r"\x1b\[[0-9;]*m")
 #: The box stands between two of these; a text that is higher than the box scrolls inside.
 _RULE = re.compile(r"─+( ↑ \d+ more )?─{20,}")
 _MARK = "\u276f"
+#: Of a row under the box, in vim mode.
+_VIM = re.compile(r"\s*-- (INSERT|VISUAL)\b")
 BOX_ROWS_MAX = 45
 #: Enter would take a completion behind these, or begin a new line.
 _COMPLETES = re.compile(r"(\\|:\w*|@\S*|/\S*)$")
 
 
-def box_on(screen: str) -> str | None:
-    """The text in the input box; None where no box is: a dialog, a menu, the transcript's viewer."""
+class _Box(NamedTuple):
+    """text: what the box shows of it. scrolled: that is the end alone. below: the rows under it."""
+
+    text: str
+    scrolled: bool
+    below: Sequence[str]
+
+
+def _box_on(screen: str) -> _Box | None:
+    """None where no box is: a dialog, a menu, the transcript's viewer."""
     raw = screen.splitlines()
     shown = [_SGR.sub("", _DIM.sub("", line)) for line in raw]
     plain = [_SGR.sub("", line) for line in raw]
@@ -341,8 +351,25 @@ def box_on(screen: str) -> str | None:
         scrolled, first = "↑" in plain[above], shown[above + 1].lstrip()
         if below - above < BOX_ROWS_MAX and (scrolled or first.startswith(_MARK)):
             lines = [first if scrolled else first[len(_MARK) :], *shown[above + 2 : below]]
-            return "\n".join(line.strip("\u00a0 ") for line in lines).strip()
+            text = "\n".join(line.strip("\u00a0 ") for line in lines).strip()
+            return _Box(text, scrolled, plain[below + 1 :])
     return None
+
+
+def box_on(screen: str) -> str | None:
+    box = _box_on(screen)
+    return box and box.text
+
+
+def is_scrolled(screen: str) -> bool:
+    box = _box_on(screen)
+    return box is not None and box.scrolled
+
+
+def vim_mode_on(screen: str) -> str | None:
+    box = _box_on(screen)
+    marks = (_VIM.match(row) for row in (box.below if box else ()))
+    return next((mark[1] for mark in marks if mark), None)
 
 
 def as_typed(text: str) -> str:
@@ -386,6 +413,8 @@ KEYBOARD = Keyboard(
     interrupt="Escape",
     box=box_on,
     typed=as_typed,
+    scrolled=is_scrolled,
+    vim_mode=vim_mode_on,
 )
 
 

@@ -499,6 +499,17 @@ class ClaudeCode(Agent):
     def directories(self, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
         return config_dirs(env.get(self.variable), home)
 
+    def types_in_vim(self, cwd: Path, env: Mapping[str, str]) -> bool:
+        home = Path(env.get("HOME") or Path.home())
+        directory = self.directories(env, home)[0]
+        own = directory if env.get(self.variable) else home
+        files = settings_files(directory, cwd)
+        for path in (*files.managed, *files.hooked, own / ".claude.json"):
+            with contextlib.suppress(SettingsError):
+                if settings_in(path).get("editorMode") == "vim":
+                    return True
+        return False
+
     def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
         return signals_from_hook(decode_hook(body), seen)
 
