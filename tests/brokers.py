@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -102,6 +103,13 @@ class Broker:
                 shutil.rmtree(entry)
             elif entry.name != "log":
                 entry.unlink()
+
+
+def machines_rules() -> list[str]:
+    """The rights of the user `machines`, as deploy/redis/start.sh gives them."""
+    start = (Path(__file__).parents[1] / "deploy" / "redis" / "start.sh").read_text()
+    (written,) = re.findall(r'echo "user machines.*?\n((?: +".*\n)+?) +fi', start)
+    return str(written).replace('"', " ").replace("\\\n", " ").split()
 
 
 def free_port() -> int:

@@ -117,10 +117,17 @@ def test_a_machines_user_writes_what_machines_write_alone(server: Server) -> Non
     machine.sadd(streams.HOSTS, HOST)
     machine.xadd(streams.inbox(HOST), {"v": "1"}, id="1-1")
     machine.set(streams.beat(HOST), b"{}", px=1000)
-    assert machine.hmget(streams.snapshot(HOST), ["v"]) == [None]
+    machine.xgroup_create(streams.inbox(HOST), "end", "$")
+    assert machine.xinfo_groups(streams.inbox(HOST))[0]["last-delivered-id"] == b"1-1"
+    assert machine.hmget(streams.stored(HOST), ["cur"]) == [None]
     assert machine.get(streams.want(HOST)) is None
     for forbidden in (
         lambda: machine.set(streams.want(HOST), "1"),
+        lambda: machine.set(streams.HOSTS, "1"),
+        lambda: machine.xrange(streams.inbox(HOST)),
+        lambda: machine.xinfo_stream(streams.inbox(HOST)),
+        lambda: machine.hmget(streams.snapshot(HOST), ["v"]),
+        lambda: machine.xread({streams.commands(HOST): "0"}),
         lambda: machine.execute_command("HSET", streams.snapshot(HOST), "v", "1"),
         lambda: machine.get(streams.login_code("d")),
         lambda: machine.set(streams.entry_pass("token", "d"), "{}"),

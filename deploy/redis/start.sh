@@ -30,9 +30,10 @@ word() { # word PASSWORD: as users.acl has it; only its hash is kept there
     "+acl|setuser +acl|deluser +acl|getuser +acl|list +acl|users +acl|save +acl|whoami +acl|dryrun"
   if [ -n "${REDIS_MACHINES_PASSWORD:-}" ]; then
     echo "user machines on $(word "$REDIS_MACHINES_PASSWORD") resetchannels" \
-      "~adsum:{*}:in ~adsum:{*}:beat ~adsum:hosts" \
-      "%R~adsum:{*}:snap %R~adsum:{*}:want %R~adsum:{*}:cmd" \
-      "-@all +ping +auth +hello +select +info +sadd +xinfo +xrange +xread +xadd +hmget +get +set +multi +exec"
+      "-@all +ping +auth +hello +select +info (+sadd %W~adsum:hosts)" \
+      "(+xadd %W~adsum:{*}:in %W~adsum:{*}:last) (+xgroup|create +xgroup|setid %W~adsum:{*}:in)" \
+      "(+xinfo|groups %R~adsum:{*}:in) (+xinfo|stream %R~adsum:{*}:last) (+hmget %R~adsum:{*}:stored)" \
+      "(+set %W~adsum:{*}:beat) (+get %R~adsum:{*}:beat %R~adsum:{*}:want)"
   fi
   if [ -f "$users" ]; then
     grep -vE '^user (default|probe|hub|machines) ' "$users" || true

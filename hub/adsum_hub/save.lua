@@ -1,5 +1,5 @@
 -- One host's snapshot, cursor, applied numbers and the trim of its stream, or nothing at all.
--- KEYS: snapshot hash, inbox stream, draft hash.
+-- KEYS: snapshot hash, inbox stream, draft hash, and a hash of what collectors may read of it.
 -- ARGV: expected version, cursor, applied (JSON), host (JSON), runs (JSON), schema, version to be
 -- above, 'draft' if the draft holds the sessions, n, m, n pairs of field and value, m pairs of
 -- field and the field to keep its value under, then the fields to delete. Answers
@@ -66,6 +66,7 @@ for i = aside_end + 1, #ARGV do
 end
 redis.call('HSET', target, 'v', version, 'schema', ARGV[6], 'cur', ARGV[2], 'applied', ARGV[3],
   'host', ARGV[4], 'runs', ARGV[5])
+redis.call('HSET', KEYS[4], 'cur', ARGV[2], 'applied', ARGV[3], 'runs', ARGV[5])
 if target ~= KEYS[1] then
   redis.call('UNLINK', KEYS[1])
   redis.call('RENAME', target, KEYS[1])

@@ -328,7 +328,8 @@ async def save_snapshot(
             # Out of memory, perhaps: what is drawn up by then would keep everybody else from it.
             await redis.unlink(draft)
             raise
-    keys = streams.snapshot(host_id), streams.inbox(host_id), draft or streams.draft(host_id, "")
+    drawn_up = draft or streams.draft(host_id, "")
+    keys = streams.snapshot(host_id), streams.inbox(host_id), drawn_up, streams.stored(host_id)
     words = _words(header, {} if draft else dirty, gone, keep, draft)
     answer: Any = await redis.eval(_SCRIPT, len(keys), *keys, *words)
     if answer[0] == 1:

@@ -6,7 +6,7 @@ are JSON as everywhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from redis.exceptions import NoPermissionError, ResponseError
@@ -21,6 +21,12 @@ MOST_BEAT = 256 << 10
 #: At once.
 MOST_COMMANDS = 16
 MOST_BYTES = MOST_BATCH + MOST_BEAT + (64 << 10)
+
+#: The group whose position a collector sets to the end of its stream, and reads in place of entries.
+_GROUP = "end"
+_DELIVERED = "last-delivered-id"
+#: Fields of an entry: its spool and its run.
+_AUTHOR = (b"sp", b"n")
 
 #: there: it is in the stream already, as an earlier try of the same run whose answer was lost.
 #: moved: others have written since. exhausted: no id can follow the last one.
@@ -123,13 +129,16 @@ class _Command(NamedTuple):
 
 
 async def carry_out(
-    client: Any, host_id: str, asked: KeysRequest, *, enlist: bool = True
+    client: Any, host_id: str, asked: KeysRequest, *, enlist: bool = True, reads: bool = True
 ) -> KeysReply:
     """client: of a single connection. enlist: with a heartbeat, into the list of hosts.
 
+    reads: whether its login may read entries and the snapshot. One that machines share may not: it
+    reads the stream's last id, and the keys `last` and `stored`.
+
     Raises OddReplyError, and what the client raises.
     """
-    commands = list(_commands(host_id, asked, enlist=enlist))
+    commands = list(_commands(host_id, asked, enlist=enlist, reads=reads))
     replies = await _at_once(client, [each.words for each in commands])
     found: dict[str, Any] = {}
     errors: list[Exception] = []
@@ -140,18 +149,20 @@ async def carry_out(
             errors.append(error)
     if errors:
         raise errors[0]
-    if asked.add is not None and found["added"] == "moved":
-        found["added"] = await _whose(client, host_id, asked.add)
+    copied, last = found.pop("copied", False), found.pop("last", None)
+    if asked.add is not None and found["added"] == "moved" and not copied:
+        found["added"] = await _whose(client, host_id, asked.add, reads=reads)
+    if last is not None and found["head"] is not None and last.id == found["head"].id:
+        found["head"] = last
     found.pop("", None)
     return KeysReply(**found)
 
 
-def _commands(host_id: str, asked: KeysRequest, *, enlist: bool) -> Iterator[_Command]:
+def _commands(host_id: str, asked: KeysRequest, *, enlist: bool, reads: bool) -> Iterator[_Command]:
     inbox, beat = streams.inbox(host_id), streams.beat(host_id)
     words: tuple[Any, ...]
     if asked.add is not None:
-        pairs = [part for pair in asked.add.fields.items() for part in pair]
-        yield _Command("added", inbox, ("XADD", inbox, asked.add.id, *pairs), lambda _: "new")
+        yield from _adding(host_id, asked.add, reads=reads)
     if asked.beat is not None:
         words = ("SET", beat, asked.beat, "PX", streams.BEAT_TTL_MS)
         yield _Command("", beat, words, lambda _: None)
@@ -160,11 +171,11 @@ def _commands(host_id: str, asked: KeysRequest, *, enlist: bool) -> Iterator[_Co
             words = ("SADD", streams.HOSTS, host_id)
             yield _Command("listed", streams.HOSTS, words, lambda _: True)
     if asked.head:
-        yield _Command("head", inbox, ("XINFO", "STREAM", inbox), _head)
-    if asked.after is not None:
+        yield from _looking_for_end(host_id, reads=reads)
+    if asked.after is not None and reads:
         yield _entry_from(inbox, f"({asked.after}" if asked.after else "-")
     if asked.stored:
-        key = streams.snapshot(host_id)
+        key = streams.snapshot(host_id) if reads else streams.stored(host_id)
         words = ("HMGET", key, streams.CURSOR, streams.APPLIED, streams.RUNS)
         yield _Command("stored", key, words, lambda reply: StoredOffsets(*map(_bytes, reply)))
     if asked.want:
@@ -174,6 +185,27 @@ def _commands(host_id: str, asked: KeysRequest, *, enlist: bool) -> Iterator[_Co
         yield _Command("beat", beat, ("GET", beat), _bytes)
     if asked.commands is not None:
         yield from _awaited(streams.commands(host_id), asked.commands, asked.wait_s)
+
+
+def _adding(host_id: str, entry: NewEntry, *, reads: bool) -> Iterator[_Command]:
+    inbox, last = streams.inbox(host_id), streams.last(host_id)
+    pairs = [part for pair in entry.fields.items() for part in pair]
+    yield _Command("added", inbox, ("XADD", inbox, entry.id, *pairs), lambda _: "new")
+    if not reads:
+        author = [part for name in _AUTHOR for part in (name, entry.fields.get(name, b""))]
+        words = ("XADD", last, "MAXLEN", 1, entry.id, *author)
+        yield _Command("copied", last, words, lambda _: True)
+
+
+def _looking_for_end(host_id: str, *, reads: bool) -> Iterator[_Command]:
+    inbox, last = streams.inbox(host_id), streams.last(host_id)
+    if reads:
+        yield _Command("head", inbox, ("XINFO", "STREAM", inbox), _head)
+        return
+    for verb in ("CREATE", "SETID"):
+        yield _Command("", inbox, ("XGROUP", verb, inbox, _GROUP, "$"), lambda _: None)
+    yield _Command("head", inbox, ("XINFO", "GROUPS", inbox), _end)
+    yield _Command("last", last, ("XINFO", "STREAM", last), _head)
 
 
 def _awaited(key: str, after: str, wait_s: float) -> Iterator[_Command]:
@@ -202,6 +234,19 @@ def _entry_from(inbox: str, low: str, high: str = "+") -> _Command:
     return _Command("beyond", inbox, words, lambda reply: _entry(*reply[0]) if reply else None)
 
 
+#: Which answers an error may stand for, words of it, and what it means.
+_MEANINGS: Final = (
+    (("head", "last"), "no such key", None),
+    (("end",), "no such key", "0-0"),
+    (("",), "BUSYGROUP", None),
+    (("",), "requires the key to exist", None),
+    (("added",), "exhausted", "exhausted"),
+    (("added",), "equal or smaller", "moved"),
+    (("copied",), "exhausted", False),
+    (("copied",), "equal or smaller", False),
+)
+
+
 def _understood(command: _Command, reply: Reply) -> Any:
     """Raises ResponseError, OddReplyError: what answers may be no Redis, or lies there for others."""
     try:
@@ -212,14 +257,9 @@ def _understood(command: _Command, reply: Reply) -> Any:
     text = str(reply)
     if command.name == "listed" and isinstance(reply, NoPermissionError):
         return False  # a hub, or the operator, has added the host
-    if command.name == "head" and "no such key" in text:
-        return None
-    if command.name == "end" and "no such key" in text:
-        return "0-0"
-    if command.name == "added" and "exhausted" in text:
-        return "exhausted"
-    if command.name == "added" and "equal or smaller" in text:
-        return "moved"
+    for names, words, meaning in _MEANINGS:
+        if command.name in names and words in text:
+            return meaning
     if text.startswith("WRONGTYPE"):
         raise OddReplyError(
             f"something else was written under the key {command.key}. Look at what it is; once it is "
@@ -244,6 +284,14 @@ def _head(reply: Reply) -> FoundEntry:
     return there if there.id == ours.id else ours
 
 
+def _end(reply: Reply) -> FoundEntry | None:
+    """Of XINFO GROUPS."""
+    for info in map(_paired, reply):
+        if (info.get("name") or info[b"name"]) == _GROUP.encode():
+            return FoundEntry((info.get(_DELIVERED) or info[_DELIVERED.encode()]).decode())
+    raise LookupError(_GROUP)
+
+
 def _entry(entry_id: bytes, flat: Any) -> FoundEntry:
     fields = _paired(flat or ())
     return FoundEntry(entry_id.decode(), fields.get(b"sp", b""), fields.get(b"n", b""))
@@ -259,17 +307,19 @@ def _bytes(reply: Reply) -> bytes | None:
     raise TypeError(f"{type(reply).__name__} in place of text")
 
 
-async def _whose(client: Any, host_id: str, entry: NewEntry) -> Added:
+async def _whose(client: Any, host_id: str, entry: NewEntry, *, reads: bool) -> Added:
     """Redis itself refuses an id that is not above all others.
 
     Where an earlier try of this run arrived and only its answer was lost, all is well. A copy of
     this machine counts as we do and may have taken the very same id: its run has another nonce.
     """
+    last = streams.last(host_id)
     command = _entry_from(streams.inbox(host_id), entry.id, entry.id)
+    if not reads:
+        command = _Command("last", last, ("XINFO", "STREAM", last), _head)
     [reply] = await _at_once(client, [command.words])
-    there: FoundEntry | None = _understood(command, reply)
-    ours = (entry.fields.get(b"sp", b""), entry.fields.get(b"n", b""))
-    return "there" if there is not None and (there.spool_id, there.nonce) == ours else "moved"
+    ours = FoundEntry(entry.id, *(entry.fields.get(name, b"") for name in _AUTHOR))
+    return "there" if _understood(command, reply) == ours else "moved"
 
 
 async def _at_once(client: Any, commands: Sequence[Sequence[Any]]) -> list[Reply]:

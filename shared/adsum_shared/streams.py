@@ -25,6 +25,16 @@ def snapshot(host_id: str) -> str:
     return f"adsum:{{{host_id}}}:snap"
 
 
+def stored(host_id: str) -> str:
+    """Hash with CURSOR, APPLIED and RUNS of the snapshot, for logins that may not read sessions."""
+    return f"adsum:{{{host_id}}}:stored"
+
+
+def last(host_id: str) -> str:
+    """Stream of one entry: id, spool and run of the newest in `inbox`, for logins that may not read that."""
+    return f"adsum:{{{host_id}}}:last"
+
+
 def draft(host_id: str, token: str) -> str:
     """Hash, a snapshot too big for one command in the making; expires by itself if left behind."""
     return f"adsum:{{{host_id}}}:draft:{token}"

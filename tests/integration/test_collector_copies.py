@@ -21,7 +21,7 @@ from adsum_shared import streams
 from adsum_shared.connect import open_redis
 from adsum_shared.envelope import Beat, decode_beat
 from adsum_shared.signals import PromptSubmitted, encode_signal
-from tests.brokers import Broker
+from tests.brokers import Broker, machines_rules
 from tests.collectors import CollectorProcess, batches
 from tests.half_hubs import HOST, Hub
 from tests.support import wait_until
@@ -92,10 +92,21 @@ async def hub(client: redis.asyncio.Redis, redis_url: str) -> AsyncIterator[Hub]
     await hub.stop()
 
 
+@pytest.fixture(params=["own", "shared"])
+async def machine_url(
+    request: pytest.FixtureRequest, client: redis.asyncio.Redis, redis_url: str
+) -> str:
+    """With a login that may read entries, and with the one that machines share."""
+    if request.param == "own":
+        return redis_url
+    await client.execute_command("ACL", "SETUSER", "machines", "on", ">word", *machines_rules())
+    return redis_url.replace("//", "//machines:word@")
+
+
 @pytest.fixture
-async def disk(tmp_path: Path, redis_url: str) -> Path:
+async def disk(tmp_path: Path, machine_url: str) -> Path:
     """A collector's, from which one signal was sent."""
-    life = await Life.begin(tmp_path / "disk", redis_url, "first")
+    life = await Life.begin(tmp_path / "disk", machine_url, "first")
     await life.say("common")
     await life.start().all_sent()
     await life.stop()
@@ -111,11 +122,11 @@ async def applied(hub: Hub, *names: str) -> None:
 @pytest.mark.core
 @pytest.mark.parametrize("late", [False, True], ids=["both connected", "one connects later"])
 async def test_two_copies_of_one_disk_lose_nothing_double_nothing_and_say_that_they_are_two(
-    disk: Path, tmp_path: Path, redis_url: str, hub: Hub, late: bool
+    disk: Path, tmp_path: Path, machine_url: str, hub: Hub, late: bool
 ) -> None:
     shutil.copytree(disk, tmp_path / "copy")
-    one = await Life.begin(disk, redis_url, "one")
-    other = await Life.begin(tmp_path / "copy", redis_url, "other")
+    one = await Life.begin(disk, machine_url, "one")
+    other = await Life.begin(tmp_path / "copy", machine_url, "other")
     other.start()
     if not late:
         await one.start().all_sent()
@@ -141,15 +152,15 @@ async def test_two_copies_of_one_disk_lose_nothing_double_nothing_and_say_that_t
 
 
 async def test_what_waited_when_a_disk_was_copied_is_applied_once(
-    disk: Path, tmp_path: Path, redis_url: str, hub: Hub
+    disk: Path, tmp_path: Path, machine_url: str, hub: Hub
 ) -> None:
-    waiting = await Life.begin(disk, redis_url, "waiting")
+    waiting = await Life.begin(disk, machine_url, "waiting")
     await waiting.say("a", "b", "c")
     await waiting.stop()
     shutil.copytree(disk, tmp_path / "copy")
     lives = [
-        await Life.begin(disk, redis_url, "one"),
-        await Life.begin(tmp_path / "copy", redis_url, "other"),
+        await Life.begin(disk, machine_url, "one"),
+        await Life.begin(tmp_path / "copy", machine_url, "other"),
     ]
     for life in lives:
         life.start()
@@ -164,10 +175,10 @@ async def test_what_waited_when_a_disk_was_copied_is_applied_once(
 
 
 async def test_a_restart_on_the_same_disk_takes_its_entries_for_its_own(
-    disk: Path, redis_url: str, hub: Hub
+    disk: Path, machine_url: str, hub: Hub
 ) -> None:
     for name in ("second", "third"):
-        life = await Life.begin(disk, redis_url, name)
+        life = await Life.begin(disk, machine_url, name)
         spool_id = life.spool.spool_id
         await life.start().say(name)
         await life.all_sent()
@@ -179,9 +190,9 @@ async def test_a_restart_on_the_same_disk_takes_its_entries_for_its_own(
 
 @pytest.mark.core
 async def test_a_restored_disk_keeps_what_is_new_repeats_nothing_and_says_so(
-    disk: Path, tmp_path: Path, redis_url: str, hub: Hub
+    disk: Path, tmp_path: Path, machine_url: str, hub: Hub
 ) -> None:
-    life = await Life.begin(disk, redis_url, "before")
+    life = await Life.begin(disk, machine_url, "before")
     await life.say("in the backup")
     shutil.copytree(disk, tmp_path / "backup")
     await life.say("lost with the disk")
@@ -189,7 +200,7 @@ async def test_a_restored_disk_keeps_what_is_new_repeats_nothing_and_says_so(
     await applied(hub, "common", "in the backup", "lost with the disk")
     await life.stop()
 
-    restored = await Life.begin(tmp_path / "backup", redis_url, "restored")
+    restored = await Life.begin(tmp_path / "backup", machine_url, "restored")
     await restored.say("new")
     restored.start()
 
@@ -200,16 +211,16 @@ async def test_a_restored_disk_keeps_what_is_new_repeats_nothing_and_says_so(
 
 
 async def test_hubs_that_have_more_than_the_disk_make_it_begin_anew(
-    disk: Path, tmp_path: Path, redis_server: Broker, redis_url: str, hub: Hub
+    disk: Path, tmp_path: Path, redis_server: Broker, machine_url: str, hub: Hub
 ) -> None:
     """Also where the stream is gone, so that it cannot tell."""
     shutil.copytree(disk, tmp_path / "backup")
-    life = await Life.begin(disk, redis_url, "before")
+    life = await Life.begin(disk, machine_url, "before")
     await life.say("a", "b")
     await life.start().all_sent()
     await applied(hub, "common", "a", "b")
     await life.stop()
-    restored = await Life.begin(tmp_path / "backup", redis_url, "restored")
+    restored = await Life.begin(tmp_path / "backup", machine_url, "restored")
     await restored.say("new")
     await hub.redis.delete(streams.inbox(HOST))
     restored.start()
@@ -219,13 +230,13 @@ async def test_hubs_that_have_more_than_the_disk_make_it_begin_anew(
 
 
 async def test_without_a_hub_a_copy_waits_and_says_what_for(
-    disk: Path, tmp_path: Path, redis_url: str, client: redis.asyncio.Redis
+    disk: Path, tmp_path: Path, machine_url: str, redis_url: str, client: redis.asyncio.Redis
 ) -> None:
     shutil.copytree(disk, tmp_path / "copy")
-    other = await Life.begin(tmp_path / "copy", redis_url, "other")
+    other = await Life.begin(tmp_path / "copy", machine_url, "other")
     await other.say("of the other")
     await other.start().all_sent()
-    one = await Life.begin(disk, redis_url, "one")
+    one = await Life.begin(disk, machine_url, "one")
     await one.say("of the one")
     one.start()
 
@@ -248,9 +259,9 @@ async def test_without_a_hub_a_copy_waits_and_says_what_for(
 
 
 async def test_a_poisoned_stream_is_deleted_by_a_hub_and_publishing_goes_on_at_once(
-    disk: Path, redis_url: str, hub: Hub, client: redis.asyncio.Redis
+    disk: Path, machine_url: str, hub: Hub, client: redis.asyncio.Redis
 ) -> None:
-    life = await Life.begin(disk, redis_url, "life")
+    life = await Life.begin(disk, machine_url, "life")
     life.start()
     await life.all_sent()
     poison = "18446744073709551615-18446744073709551615"

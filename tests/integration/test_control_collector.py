@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import re
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +28,7 @@ from adsum_shared.signals import (
     RequestOpened,
     Signal,
 )
-from tests.brokers import free_port
+from tests.brokers import free_port, machines_rules
 from tests.collectors import batches
 from tests.control import RULES, SESSION, binding_shown, consent_to, give, permission, run_hook
 from tests.hub_processes import AgentCollector, HubProcess
@@ -262,10 +261,7 @@ async def test_a_login_that_may_read_no_commands_is_told_of_in_the_heartbeat(
     tmp_path: Path, redis: Redis, redis_url: str
 ) -> None:
     """By the rights of `machines`, as deploy/redis/start.sh gives them."""
-    start = (Path(__file__).parents[2] / "deploy" / "redis" / "start.sh").read_text()
-    (written,) = re.findall(r'echo "user machines.*?\n((?: +".*\n)+?) +fi', start)
-    rules = written.replace('"', " ").replace("\\\n", " ").split()
-    await redis.execute_command("ACL", "SETUSER", "machines", "on", ">secret", *rules)
+    await redis.execute_command("ACL", "SETUSER", "machines", "on", ">secret", *machines_rules())
     url = redis_url.replace("redis://", "redis://machines:secret@")
     scene = Scene(tmp_path / "state", redis, url)
     try:

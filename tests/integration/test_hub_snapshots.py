@@ -233,7 +233,8 @@ async def test_a_big_snapshot_is_drawn_up_beside_and_put_in_place_at_once(collec
     )
     assert await redis.xlen(streams.inbox(HOST)) == 1
     assert sorted(await redis.keys(f"*{HOST}*")) == sorted(
-        [KEY.encode(), streams.inbox(HOST).encode(), streams.beat(HOST).encode()]
+        key(HOST).encode()
+        for key in (streams.snapshot, streams.stored, streams.inbox, streams.beat)
     )
     assert await redis.ttl(KEY) == -1
 

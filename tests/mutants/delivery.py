@@ -202,11 +202,19 @@ MUTANTS = (
     Mutant(
         "A batch whose reply is lost is in the stream once.",
         (
-            Edit(_KEYS, "_commands", "asked.add.id", "'*'"),
+            Edit(_KEYS, "_adding", "entry.id", "'*'"),
             # By default the client repeats a command whose reply is lost.
             Edit("shared/adsum_shared/connect.py", "_options", "'retry'", "'retry_on_timeout'"),
         ),
         (f"{_BY_COLLECTOR}::test_a_batch_whose_reply_is_lost_lies_in_the_stream_once",),
+    ),
+    Mutant(
+        "A shared login takes only the batch that it wrote last for its own.",
+        (Edit(_KEYS, "carry_out", "last.id == found['head'].id", "True"),),
+        (
+            "tests/unit/shared/test_host_keys.py"
+            "::test_a_shared_login_reads_where_a_stream_ends_and_no_entry",
+        ),
     ),
     Mutant(
         "Two collectors do not share one state directory.",

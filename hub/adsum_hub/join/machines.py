@@ -47,7 +47,9 @@ return 1
 #: What there is of a host in keys of its own.
 OWN = (
     streams.inbox,
+    streams.last,
     streams.snapshot,
+    streams.stored,
     streams.beat,
     streams.want,
     streams.commands,

@@ -106,6 +106,52 @@ async def test_what_is_not_there_or_not_allowed_to_be_listed_is_no_error() -> No
     assert told == KeysReply(listed=False)
 
 
+LAST = [b"last-generated-id", b"2-9", b"last-entry", [b"2-9", [b"sp", b"sp", b"n", b"ours"]]]
+
+
+@pytest.mark.parametrize(
+    ("end", "head"),
+    [(b"2-9", FoundEntry("2-9", b"sp", b"ours")), (b"3-1", FoundEntry("3-1"))],
+)
+async def test_a_shared_login_reads_where_a_stream_ends_and_no_entry(
+    end: bytes, head: FoundEntry
+) -> None:
+    groups = [[b"name", b"other"], [b"name", b"end", b"last-delivered-id", end]]
+    server = Server(ResponseError("BUSYGROUP"), b"OK", groups, LAST, [b"1-1", None, None])
+    asked = KeysRequest(head=True, after="2-9", stored=True)
+
+    reply = await carry_out(server, "h", asked, reads=False)
+
+    assert server.sent == [["XGROUP", "XGROUP", "XINFO", "XINFO", "HMGET"]]
+    assert reply == KeysReply(head=head, stored=StoredOffsets(b"1-1"))
+
+
+async def test_a_shared_login_finds_no_stream() -> None:
+    absent = [ResponseError("The XGROUP subcommand requires the key to exist")] * 2
+    server = Server(*absent, ResponseError("no such key"), LAST)
+
+    assert await carry_out(server, "h", KeysRequest(head=True), reads=False) == KeysReply()
+
+
+@pytest.mark.parametrize(
+    ("replies", "added"),
+    [
+        ([b"2-9", b"2-9"], "new"),
+        ([THERE, b"2-9"], "moved"),
+        ([THERE, THERE, LAST], "there"),
+        ([THERE, THERE, [b"last-generated-id", b"3-1"]], "moved"),
+    ],
+)
+async def test_a_shared_login_tells_its_entry_by_what_it_wrote_beside_the_stream(
+    replies: list[Any], added: str
+) -> None:
+    server = Server(*replies)
+
+    assert (await carry_out(server, "h", KeysRequest(add=ENTRY), reads=False)).added == added
+    assert server.sent[0] == ["XADD", "XADD"]
+    assert not server.replies
+
+
 async def test_the_first_refusal_is_raised_once_every_answer_was_read() -> None:
     server = Server(ReadOnlyError("replica"), 1, ResponseError("another"))
 
