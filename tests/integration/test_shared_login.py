@@ -13,6 +13,7 @@ import pytest
 import redis
 from redis.connection import Connection
 
+from adsum.doctor.checks import check_redis
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
 from adsum_shared.signals import PromptSubmitted
@@ -165,3 +166,15 @@ async def test_it_delivers_after_a_restart_of_redis_of_the_collector_and_of_hubs
             await client.aclose()
             collector.kill()
             hub.kill()
+
+
+def test_doctor_names_a_login_that_reads_what_others_send(server: Server, tmp_path: Path) -> None:
+    assert check_redis(url(server, "machines"), tmp_path).result == "ok"
+    assert check_redis(url(server, "hub"), tmp_path).result == "ok"
+    hub = redis.Redis(port=server.port, username="hub", password="hub-word")
+    hub.acl_setuser("machines", enabled=True, keys=["adsum:{*}:in"], commands=["+xinfo"])
+
+    found = check_redis(url(server, "machines"), tmp_path)
+
+    assert found.result == "warn"
+    assert "read what every machine sends" in found.what

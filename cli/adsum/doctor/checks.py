@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -374,7 +374,8 @@ class RedisLook:
     """info: what Redis says of itself; of several masters the fullest.
 
     save: when it saves, None if it does not tell. refusal: why it takes no writes, in sentences.
-    masters, replicas: how many.
+    masters, replicas: how many. reads_others: whether a login without the hub's rights reads the
+    signals of other machines.
     """
 
     info: dict[str, Any] = field(default_factory=dict)
@@ -382,6 +383,7 @@ class RedisLook:
     refusal: str | None = None
     masters: int = 1
     replicas: int = 0
+    reads_others: bool = False
 
 
 def check_redis(redis_url: str | None, state_dir: Path) -> Finding:
@@ -410,14 +412,25 @@ async def look_at(url: str) -> RedisLook:
             replicas = len(servers) - len(masters)
         info = max(infos, key=_share)
         require_recent(info)
-        await redis.exists(streams.HOSTS)  # a node that answers INFO may serve no key just now
+        await redis.get(streams.want("probe"))  # a node that answers INFO may serve no key just now
         writes = Writes(redis, address_of(url), lambda: 0)
         await writes.try_once()
         try:
             save = (await redis.config_get("save")).get("save")
         except (NoPermissionError, ResponseError):
             save = None  # not a word that every provider lets one ask for
-        return RedisLook(info, save, writes.problem, len(masters), replicas)
+        is_hubs = not await _is_refused(redis.get(streams.login_code("probe")))
+        reads = not is_hubs and not await _is_refused(redis.xinfo_stream(streams.inbox("probe")))
+        return RedisLook(info, save, writes.problem, len(masters), replicas, reads)
+
+
+async def _is_refused(command: Awaitable[Any]) -> bool:
+    """Whether this login has no right to it. There may be no such key."""
+    try:
+        await command
+    except ResponseError as error:
+        return isinstance(error, NoPermissionError)
+    return False
 
 
 def judge_redis(look: RedisLook, address: str) -> Finding:
@@ -441,6 +454,14 @@ def judge_redis(look: RedisLook, address: str) -> Finding:
     if failed := _unsaved(info):
         fix = "Look at its log and its free space."
         return Finding("redis", "warn", f"{name} could not save: {failed}.", fix, details)
+    if look.reads_others:
+        what = (
+            f"{name} lets this login read what every machine sends, commands and titles included."
+        )
+        fix = (
+            "Give its user the rights of `machines` in deploy/redis/start.sh, or run `adsum join`."
+        )
+        return Finding("redis", "warn", what, fix, details)
     return Finding("redis", "ok", f"{name} takes writes; {filled}.", None, details)
 
 
