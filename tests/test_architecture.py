@@ -36,10 +36,10 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: The most lines that a package may have. Lower a budget with each change; raise one only with the
 #: reason in the commit's body.
 LINE_BUDGETS = {
-    "adsum": 13355,
-    "adsum_collector": 23875,
-    "adsum_hub": 19615,
-    "adsum_shared": 5050,
+    "adsum": 13375,
+    "adsum_collector": 23880,
+    "adsum_hub": 19620,
+    "adsum_shared": 5110,
     "page": 16990,
 }
 WEB = PACKAGES["adsum_hub"] / "web"
