@@ -323,21 +323,24 @@ def test_each_home_has_hooks_of_its_own(tmp_path: Path, monkeypatch: pytest.Monk
     assert len({each.parked for each in setups}) == 2
 
 
-@pytest.mark.parametrize("there", ["nothing", "directory", "program"])
-def test_codex_is_treated_like_the_default_agent_only_where_it_is(
+@pytest.mark.parametrize("there", ["nothing", "directory", "program", "both"])
+def test_an_agent_is_meant_only_where_it_is_and_the_default_one_where_none_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CODEX_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    if there == "directory":
+    if there in ("directory", "both"):
         (tmp_path / ".codex").mkdir()
+    if there == "both":
+        (tmp_path / ".claude").mkdir()
     if there == "program":
         fake_codex.program(tmp_path / "bin")
 
     names = [each.agent.name for each in setups_for("user", tmp_path / "state")]
 
-    assert names == ["claude_code", "codex"][: 1 if there == "nothing" else 2]
+    alone = {"nothing": ["claude_code"], "both": ["claude_code", "codex"]}
+    assert names == alone.get(there, ["codex"])
 
 
 @pytest.mark.parametrize(
