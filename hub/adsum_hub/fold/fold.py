@@ -285,7 +285,10 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
 
 
 def meta_changed(facts: Facts, signal: s.MetaChanged) -> Changes:
-    """Field by field, the last by event time wins; of two at one instant, the greater text."""
+    """Field by field, the last by event time wins; of two at one instant, the greater text.
+
+    Of projects the first wins: a session's project is where it began, whatever directory it enters.
+    """
     news: dict[str, tuple[int, str]] = {}
     for name in META:
         value = getattr(signal, name)
@@ -294,7 +297,8 @@ def meta_changed(facts: Facts, signal: s.MetaChanged) -> Changes:
         # The registry makes a name up when nobody gave one: worth less than the first prompt.
         key = "name" if name == "title" and signal.source == "registry" else name
         held = facts.meta.get(key)
-        if held is None or (signal.at, value) > held:
+        told = signal.at, value
+        if held is None or (told < held if name == "project" else told > held):
             news[key] = (signal.at, value)
     return {"meta": {**facts.meta, **news}} if news else {}
 

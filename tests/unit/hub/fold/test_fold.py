@@ -164,6 +164,14 @@ def test_meta_is_last_by_event_time_field_by_field() -> None:
     assert [*map(facts.about, ("cwd", "model", "branch"))] == ["/new", "m2", None]
 
 
+def test_a_sessions_project_is_where_it_began_whatever_directory_it_enters() -> None:
+    story = Story().tell(s.MetaChanged, 5, cwd="/shop/frontend/src", project="src")
+    story.tell(s.MetaChanged, 1, cwd="/shop", project="shop")
+    story.tell(s.MetaChanged, 6, cwd="/shop/frontend", project="frontend")
+
+    assert [*map(story.told().about, ("cwd", "project"))] == ["/shop/frontend", "shop"]
+
+
 def test_a_given_title_beats_the_first_prompt_and_that_the_registrys_name() -> None:
     story = Story().tell(s.MetaChanged, 0, title="app-b9", source="registry")
     assert story.told().title == "app-b9"

@@ -113,13 +113,16 @@ def test_a_session_is_priced_again_only_when_its_usage_changes() -> None:
     assert (changed, prices.asked) == (False, asked)
 
 
-def test_a_session_that_moves_to_another_project_takes_its_dollars_along() -> None:
+def test_the_dollars_go_to_the_project_in_which_the_session_began_once_that_is_heard() -> None:
     sums, spender = spending(), Spender().use(100).about(project="web")
     sums.update(("a", "s"), spender.facts)
     assert "web" in sums.day(TODAY).by_project
 
-    sums.update(("a", "s"), spender.about(0, project="api").facts)
-    assert list(sums.day(TODAY).by_project) == ["api"]
+    sums.update(("a", "s"), spender.about(0, project="src").facts)
+    assert list(sums.day(TODAY).by_project) == ["web"]
+
+    sums.update(("a", "s"), spender.about(-2 * HOUR, project="shop").facts)
+    assert list(sums.day(TODAY).by_project) == ["shop"]
 
 
 @pytest.mark.parametrize(("model", "size"), [("m", 200_000), ("odd", None)])
