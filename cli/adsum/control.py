@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import os
@@ -20,7 +19,7 @@ from adsum.access import seconds
 from adsum.client import fetch, hub_url, require_id
 from adsum.config import read_settings
 from adsum.hooks import Setup, setups_for
-from adsum.machine import membership, signals_go
+from adsum.machine import membership
 from adsum.outcome import CommandError, Exit, put, put_json, require, say
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent, PastCall, PastDecision
@@ -43,8 +42,6 @@ from adsum_collector.control.policy import (
 )
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import make_private
-from adsum_shared import streams
-from adsum_shared.connect import UNAVAILABLE, open_redis
 from adsum_shared.redact import clean, redact_text
 from adsum_shared.settings import ConfigError
 from adsum_shared.state import Control
@@ -107,7 +104,7 @@ def change(level: Control, asking: Asking) -> None:
     if dry_run:
         say("Nothing has changed.")
         return
-    _require_yes(yes=asking.yes)
+    _require_yes(home, keys, f"adsum control {level}", yes=asking.yes)
     make_private(home)
     keep_consent(home, Consent(level, now, end, keys))
     _set_hooks(setups, dry_run=False)
@@ -141,7 +138,8 @@ def switch_on(home: Path, level: Control, keys: Any, *, yes: bool) -> None:
     """At joining: hooks are installed afterwards. Raises CommandError."""
     found = _usable(keys)
     _tell(level, found, None)
-    _require_yes(yes=yes)
+    step = f"adsum join without --control, then adsum control {level}"
+    _require_yes(home, found, step, yes=yes)
     keep_consent(home, Consent(level, time.time(), None, found))
 
 
@@ -164,8 +162,22 @@ def _notes() -> list[str]:
     ]
 
 
-def _require_yes(*, yes: bool) -> None:
-    """Said, not only let pass. Raises CommandError."""
+def _require_yes(home: Path, keys: dict[str, str], step: str, *, yes: bool) -> None:
+    """Said, not only let pass. step: for a person at a terminal. Raises CommandError.
+
+    A first key may be trusted by --yes. A changed or a second one may be an attacker's, so a person
+    compares it with what the hub shows.
+    """
+    pinned = read_consent(home).keys
+    new = sorted(name for name, key in keys.items() if pinned.get(name) != key)
+    if new and (pinned or len(keys) > 1):
+        yes = False
+        say(f"Not trusted here yet: {', '.join(new)}")
+        if not sys.stdin.isatty():
+            raise CommandError(
+                "Nothing has changed: a changed or second key takes a person at a terminal, and --yes does "
+                f"not count. Next, at a terminal of this machine: {step}"
+            )
     if not yes and sys.stdin.isatty():
         say("Let them? Type yes:")
         yes = sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -203,13 +215,12 @@ def _set_hooks(setups: Sequence[Setup], *, dry_run: bool) -> None:
 
 
 def _keys_of(settings: CollectorSettings) -> Any:
-    """Raises CommandError."""
+    """Return the hub's answer. Redis is not asked: an attacker may have written a key there. Raises CommandError."""
     joined = None if settings.redis_url else membership(settings.state_dir)
     if joined is not None:
         return joined.open_hub().ask("/api/v1/machine").get("command_keys")
-    if url := signals_go(settings)[0]:
-        return asyncio.run(_keys_in(url))
-    return fetch(hub_url(None, settings.state_dir), "/api/v1/command-keys")["keys"]
+    hub = hub_url(os.environ.get("ADSUM_HUB_URL"), settings.state_dir)
+    return fetch(hub, "/api/v1/command-keys")["keys"]
 
 
 def _usable(keys: Any) -> dict[str, str]:
@@ -220,17 +231,6 @@ def _usable(keys: Any) -> dict[str, str]:
             "Upgrade it, and start it anew without ADSUM_SIGN_IN=off."
         )
     return {str(name): str(key) for name, key in keys.items()}
-
-
-async def _keys_in(url: str) -> dict[str, str]:
-    client: Any = open_redis(url, connections=1)
-    try:
-        found = await client.hgetall(streams.COMMAND_KEYS)
-        return {name.decode(): key.decode() for name, key in found.items()}
-    except UNAVAILABLE as error:
-        raise CommandError(f"Redis cannot be asked for the hubs' keys ({error}).") from error
-    finally:
-        await client.aclose()
 
 
 def show(state_dir: Path | None, *, as_json: bool) -> None:

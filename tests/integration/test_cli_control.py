@@ -1,8 +1,13 @@
 """`adsum control` as the owner of a machine meets it."""
 
+import io
 import json
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -21,14 +26,44 @@ from tests.integration.conftest import Run, claude
 pytestmark = pytest.mark.redis
 
 
-@pytest.fixture
-def key(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The id of a hub's key, at the Redis that this machine is set to."""
-    monkeypatch.setenv("ADSUM_REDIS_URL", redis_url)
+def new_key() -> dict[str, str]:
     public = Ed25519PrivateKey.generate().public_key()
-    with redis.Redis.from_url(redis_url) as client:
-        client.hset(streams.COMMAND_KEYS, key_id(public), public.public_bytes_raw().hex())
-    return key_id(public)
+    return {key_id(public): public.public_bytes_raw().hex()}
+
+
+class HubOfKeys(BaseHTTPRequestHandler):
+    """A hub, as far as `adsum control` asks one."""
+
+    keys: ClassVar[dict[str, str]] = {}
+
+    def do_GET(self) -> None:
+        assert self.path == "/api/v1/command-keys"
+        body = json.dumps({"schema": 1, "keys": self.keys}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HubOfKeys]]:
+    """The hub that this machine asks; it names no key yet."""
+    HubOfKeys.keys = {}
+    with ThreadingHTTPServer(("127.0.0.1", 0), HubOfKeys) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        monkeypatch.setenv("ADSUM_HUB_URL", f"http://127.0.0.1:{server.server_port}")
+        yield HubOfKeys
+        server.shutdown()
+
+
+@pytest.fixture
+def key(hub: type[HubOfKeys]) -> str:
+    """The id of that hub's key."""
+    hub.keys = new_key()
+    return next(iter(hub.keys))
 
 
 def hooks_of(home: Path, event: str) -> str:
@@ -113,16 +148,52 @@ def test_an_empty_word_is_not_the_whole_trail(home: Path, run: Run, option: str,
 
 
 def test_without_a_hubs_key_nothing_is_trusted(
-    home: Path, run: Run, redis_url: str, monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    run: Run,
+    redis_url: str,
+    hub: type[HubOfKeys],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Not one that stands in Redis either, where anybody with its login may have put it."""
     claude(home, "2.1.330")
     monkeypatch.setenv("ADSUM_REDIS_URL", redis_url)
+    with redis.Redis.from_url(redis_url) as client:
+        client.hset(streams.COMMAND_KEYS, mapping=new_key())
 
     code, _, err = run("control", "approve", "--yes")
 
+    assert hub.keys == {}
     assert code == 1
     assert "names no key" in err
     assert not (home / "state" / FILE).exists()
+
+
+@pytest.mark.parametrize("change", ["second", "changed", "two at first"])
+def test_a_changed_or_second_key_takes_a_person_and_yes_does_not_count(
+    home: Path, run: Run, hub: type[HubOfKeys], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    claude(home, "2.1.330")
+    hub.keys = new_key()
+    if change != "two at first":
+        assert run("control", "approve", "--yes")[0] == 0
+    before = read_consent(home / "state")
+    hub.keys = new_key() if change == "changed" else hub.keys | new_key()
+
+    code, _, err = run("control", "full", "--yes")
+
+    assert (code, "adsum control full" in err, "--yes does not count" in err) == (1, True, True)
+    assert read_consent(home / "state") == before
+    for answer, trusts in (("no", False), ("yes", True)):
+        monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+        assert (run("control", "full", "--yes")[0] == 0) == trusts
+        assert (read_consent(home / "state").keys == hub.keys) == trusts
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert run("control", "approve", "--yes")[0] == 0, "known by now"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_program_of_unknown_version_is_asked_for_before_its_hooks_change(

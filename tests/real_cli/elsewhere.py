@@ -23,11 +23,17 @@ from tests.real_cli.session import Session
 READY = ".request .do-line[data-ready=true]"
 
 
-def control(machine: Machine, *words: str) -> str:
-    """What `adsum control` of a machine's owner prints."""
+def control(machine: Machine, *words: str, typed: str = "") -> str:
+    """What `adsum control` of a machine's owner prints. typed: at a terminal."""
     program = ("--claude", str(claude_binary(machine.home.version))) if words[0] != "trail" else ()
     command = adsum("control", *words, *program)
-    done = subprocess.run(command, env=machine.env, capture_output=True, text=True, check=False)
+    keyboard, terminal = os.openpty() if typed else (-1, subprocess.DEVNULL)
+    os.write(keyboard, typed.encode()) if typed else None
+    done = subprocess.run(
+        command, env=machine.env, stdin=terminal, capture_output=True, text=True, check=False
+    )
+    for each in (keyboard, terminal):
+        os.close(each) if each >= 0 else None
     assert done.returncode == 0, done.stderr
     return done.stdout
 

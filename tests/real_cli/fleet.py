@@ -73,6 +73,8 @@ class Machine:
     home: Home
     port: int
     redis_url: str
+    #: Whose keys `adsum control` trusts.
+    hub_url: str = ""
     collector: Part = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +92,7 @@ class Machine:
             "ADSUM_COLLECTOR_PORT": str(self.port),
             "ADSUM_HOST_LABEL": self.label,
             "ADSUM_REDIS_URL": self.redis_url,
+            **({"ADSUM_HUB_URL": self.hub_url} if self.hub_url else {}),
         }
 
     @property
@@ -165,7 +168,7 @@ def running_fleet(
         Part(_redis(folder, redis_port), env, folder / "broker.log", lambda: accepts(redis_port)),
         Part(adsum("hub"), hub_env, folder / "hub.log", lambda: answers(f"{hub_url}/readyz")),
         hub_url,
-        [kind(label, home, free_port(), redis_url) for label, home in homes.items()],
+        [kind(label, home, free_port(), redis_url, hub_url) for label, home in homes.items()],
     )
     collectors = [machine.collector for machine in fleet.machines]
     try:

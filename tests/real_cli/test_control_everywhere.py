@@ -448,7 +448,7 @@ def test_two_persons_allow_it_together_and_one_alone_does_not(
         stack.callback(hub.kill)
         hub.start()
         until(lambda: len(httpx.get(site.hub_url + KEYS).json()["keys"]) == 2, "its key")
-        control(bellows, "approve", "--yes")  # which pins this hub's key as well
+        control(bellows, "approve", typed="yes\n")  # which pins this hub's key as well
         there = elsewhere("both", BELLOWS)
         people = []
         for name in ("Ann", "Bob"):
