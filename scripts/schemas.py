@@ -70,6 +70,7 @@ def schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
 async def _openapi() -> dict[str, Any]:
     """Of a hub with all of its doors, which is asked nothing and reaches no Redis."""
     from adsum_hub.app import build_app
+    from adsum_hub.auth.seal import RecordSeal, RevokedCredentials
     from adsum_hub.command_keys import CommandKeys
     from adsum_hub.control import Decisions
     from adsum_hub.domains.show import open_domains
@@ -101,8 +102,9 @@ async def _openapi() -> dict[str, Any]:
             open_notifications(settings, nobody, roster, broadcast, clock)
         )
         access = await stack.enter_async_context(open_access(nobody))
-        keys = CommandKeys(nowhere, access.hub)
-        joining = open_joining(settings, nobody, access, roster, clock, broadcast, keys)
+        seal = RecordSeal(None, RevokedCredentials(None, clock))
+        keys = CommandKeys(nowhere, access.hub, seal)
+        joining = open_joining(settings, nobody, access, roster, clock, broadcast, keys, seal)
         doors: Any = build_app(
             roster,
             broadcast,

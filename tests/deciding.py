@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ from adsum_shared.signals import (
     encode_signal,
 )
 from tests.half_hubs import HOST as MACHINE
+from tests.seals import seal
 from tests.unit.hub.test_roster import AHEAD, HOST, Fleet
 
 SHOWN = {"command": "make clean", "description": "Clean up"}
@@ -65,7 +67,7 @@ class DecidingHub:
     def __init__(self, client: Any, state_dir: Path, fleet: Fleet | None = None) -> None:
         self.redis = client
         self.fleet = fleet or Fleet()
-        self.keys = CommandKeys(state_dir, client)
+        self.keys = CommandKeys(state_dir, client, seal())
         self.decisions = Decisions(self.fleet.roster, self.clock, client, self.keys)
         self.name, self.role = "ann", "operator"
         roster = self.fleet.roster
@@ -176,7 +178,9 @@ class FakeMachine(threading.Thread):
     def _obey(self, fields: Mapping[bytes, bytes]) -> None:
         known: Any = self.redis.hgetall(streams.COMMAND_KEYS)
         keys = {
-            named.decode(): Ed25519PublicKey.from_public_bytes(bytes.fromhex(public.decode()))
+            named.decode(): Ed25519PublicKey.from_public_bytes(
+                bytes.fromhex(json.loads(public)["key"])
+            )
             for named, public in known.items()
         }
         command = opened(fields, MACHINE, keys, 0)

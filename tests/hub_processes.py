@@ -21,6 +21,7 @@ from websockets.exceptions import WebSocketException
 from tests import forked
 from tests.brokers import free_port
 from tests.collectors import CollectorProcess
+from tests.seals import SECRET
 
 NOTHING = {"epoch": None, "offset": None}
 
@@ -44,6 +45,7 @@ class HubProcess:
             "ADSUM_HUB_PORT": str(self.port),
             # Whoever tests signing in says so: sign_in="on". To decide without it takes demo="on".
             "ADSUM_SIGN_IN": "off",
+            "ADSUM_HUB_SECRET": SECRET,
             **{f"ADSUM_{name.upper()}": value for name, value in settings.items()},
         }
         self.process: forked.ForkedProcess | subprocess.Popen[bytes] | None = None

@@ -13,11 +13,15 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
+from adsum_hub.auth.credentials import Credential, CredentialStore
+from adsum_hub.auth.hub_secret import HubSecret
 from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.rights import Rights
+from adsum_hub.settings import HubSettings
 from adsum_shared import streams
 from adsum_shared.connect import open_redis
 from tests.brokers import free_port, require_binary
+from tests.seals import seal
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
@@ -142,7 +146,7 @@ def test_a_machines_user_writes_what_machines_write_alone(server: Server) -> Non
 async def test_the_hubs_user_may_all_that_joining_and_mending_take(server: Server) -> None:
     server.start()
     client = open_redis(f"redis://hub:hub-word@127.0.0.1:{server.port}")
-    rights, machines, digest = Rights(client), MachineStore(client), "a" * 64
+    rights, machines, digest = Rights(client), MachineStore(client, seal()), "a" * 64
     async with machines.alone(HOST) as alone:
         assert alone
         await machines.enter(JoinedMachine(HOST, "oak", digest, 1, "acl", "t"), "")
@@ -154,6 +158,27 @@ async def test_the_hubs_user_may_all_that_joining_and_mending_take(server: Serve
     await rights.mend([], [HOST], machines.entitled)
 
     assert await rights.there() == set()
+    await client.aclose()
+
+
+@pytest.mark.redis
+async def test_the_hubs_user_may_all_that_sealing_and_revoking_take(
+    server: Server, tmp_path: Path
+) -> None:
+    server.start()
+    client = open_redis(f"redis://hub:hub-word@127.0.0.1:{server.port}")
+    state = tmp_path / "hub"
+    state.mkdir()
+    (state / "command-key.pem").touch()  # of an earlier version, so it signs what is there
+    secret = HubSecret(HubSettings(state_dir=state), lambda: 1)
+    await secret.look(client)
+    store, digest = CredentialStore(client, "token", secret.seal), "a" * 64
+    await store.issue(digest, Credential(digest[:12], "Ann", "viewer", 1, 10_000, 1), 1)
+
+    assert await store.find(digest) is not None
+    assert await store.revoke(digest[:12]) == digest
+    await secret.look(client)
+    assert await store.find(digest) is None
     await client.aclose()
 
 

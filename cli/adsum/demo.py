@@ -213,7 +213,7 @@ class Performer:
             with contextlib.suppress(*connect.UNAVAILABLE):
                 keys = await redis.hgetall(streams.COMMAND_KEYS)
         await redis.aclose()
-        pinned = {named.decode(): public.decode() for named, public in keys.items()}
+        pinned = {name.decode(): msgspec.json.decode(raw)["key"] for name, raw in keys.items()}
         consent.keep_consent(self._folder, consent.Consent("approve", time.time(), None, pinned))
 
     def _beat(self, sent: int, stopping: bool) -> Beat:  # noqa: FBT001 - as publishers call it

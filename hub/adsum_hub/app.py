@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from adsum_hub.auth.gate import Gate
+from adsum_hub.auth.hub_secret import HubSecret
 from adsum_hub.auth.sign_in import CredentialIssuer, greet, sign_in_router, signing_in
 from adsum_hub.clock import Clock
 from adsum_hub.command_keys import CommandKeys
@@ -46,7 +47,7 @@ from adsum_hub.session_endpoints import (
     reports_router,
 )
 from adsum_hub.settings import HubSettings
-from adsum_hub.trouble import Link, Timekeeper, Writes
+from adsum_hub.trouble import HasNotes, Link, Timekeeper, Writes
 from adsum_hub.usage.budgets import Overspent, read_budgets
 from adsum_hub.usage.prices import Wanted, complete_book, open_book
 from adsum_hub.usage.spending import Spending
@@ -263,10 +264,15 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
         port = bound.getsockname()[1]
         url = stack.enter_context(announced(settings, port))
         access = await stack.enter_async_context(open_access(redis_url))
-        signing = await stack.enter_async_context(signing_in(settings, access, clock))
+        secret = HubSecret(settings, clock)
+        await secret.start(redis)
+        signing = await stack.enter_async_context(signing_in(settings, access, clock, secret.seal))
         # a demonstration's machines and requests are made up
-        keys = CommandKeys(settings.state_dir, redis, signs=settings.sign_in or settings.demo)
-        joining = open_joining(settings, redis_url, access, roster, clock, broadcast, keys)
+        signs = settings.sign_in or settings.demo
+        keys = CommandKeys(settings.state_dir, redis, secret.seal, signs=signs)
+        joining = open_joining(
+            settings, redis_url, access, roster, clock, broadcast, keys, secret.seal
+        )
         ingest = await stack.enter_async_context(open_ingest(redis_url, joining, link.address))
         notifications = await stack.enter_async_context(
             open_notifications(settings, redis_url, roster, broadcast, clock)
@@ -289,7 +295,10 @@ async def run_hub(settings: HubSettings, say: Callable[[str], None] | None = Non
             demo=settings.demo,
         )
         saver = Saver(roster, redis, link)
-        vital = _tasks(settings, state, redis, reader, joining, notifications)
+        notes = (secret.seal, state, notifications)
+        vital = _tasks(settings, state, redis, reader, joining, notes)
+        vital["hub secret"] = secret.run(redis)
+        vital["notifications"] = notifications.run()
         vital["snapshots"] = saver.run()
         vital["command keys"] = keys.run()
         vital["commands awaited"] = ingest.awaited.run()
@@ -309,7 +318,7 @@ def _tasks(
     redis: Redis,
     reader: Redis,
     joining: Joining,
-    notifications: Notifications,
+    notes: Sequence[HasNotes],
 ) -> dict[str, Coroutine[None, None, None]]:
     """What a hub cannot do without, by name, beside its server. None of it is started yet."""
     roster, broadcast, link, clock = state.roster, state.broadcast, state.link, state.clock
@@ -319,14 +328,13 @@ def _tasks(
     consumer = Consumer(
         roster, heartbeats, reader=reader, redis=redis, clock=clock, link=link, broadcast=broadcast
     )
-    others = (room, state, notifications)
+    others = (room, *notes)
     return {
         "consumer": consumer.follow(),
         "heartbeats": heartbeats.listen(),
         "writes": writes.watch(),
         "room": room.watch(),
         "roll": joining.watch.run(),
-        "notifications": notifications.run(),
         "prices": complete_book(state.wanted, settings.price_file, roster.reprice),
         "timekeeper": Timekeeper(roster, broadcast, link, writes, clock, others=others).run(),
     }

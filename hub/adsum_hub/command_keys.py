@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from adsum_hub.auth.seal import RecordSeal
 from adsum_hub.rest.api import SCHEMA, endpoint
 from adsum_shared import AdsumError, streams
 from adsum_shared.commands import key_id
@@ -43,18 +44,26 @@ class CommandKeysKnown(msgspec.Struct):
     keys: dict[str, str]
 
 
+class PublicKey(msgspec.Struct):
+    """key: in hex."""
+
+    key: str
+
+
 class CommandKeys:
     """The key that this hub signs commands with, made when there is none; and what other hubs have.
 
-    Its private half is in one file of the hub's. Redis has the public halves alone: whoever can
-    write there could otherwise decide in anybody's name.
+    Its private half is in one file of the hub's. Redis has only the public halves, sealed. Otherwise a
+    program that can write there could decide in any person's name, or have a machine trust its key.
     """
 
-    def __init__(self, state_dir: Path, redis: Redis, *, signs: bool = True) -> None:
+    def __init__(
+        self, state_dir: Path, redis: Redis, seal: RecordSeal, *, signs: bool = True
+    ) -> None:
         """signs: False where nobody signs in, so whoever decides could be anybody of the hub's machine."""
         self.signs = signs
         self._file = state_dir / "command-key.pem"
-        self._redis = redis
+        self._redis, self._seal = redis, seal
         self._key: Ed25519PrivateKey | None = None
         self._loading = asyncio.Lock()
 
@@ -89,15 +98,30 @@ class CommandKeys:
         if not self.signs:
             return {}
         stored: dict[Any, Any] = await self._redis.hgetall(streams.COMMAND_KEYS)
-        read = (_key_of(*each) for each in stored.items())
+        read = (self._key_of(*each) for each in stored.items())
         found = dict(each for each in read if each is not None)
         with contextlib.suppress(CommandKeyError):
             public = (await self.own()).public_key()
             name, mine = key_id(public), public.public_bytes_raw().hex()
             if found.get(name) != mine:  # each write goes to the disk of Redis
-                await self._redis.hset(streams.COMMAND_KEYS, name, mine)
+                record = msgspec.json.encode(PublicKey(mine))
+                encoded: Any = self._seal.sign(streams.COMMAND_KEYS, record, name)
+                await self._redis.hset(streams.COMMAND_KEYS, name, encoded)
                 found[name] = mine
         return found
+
+    def _key_of(self, field: bytes, raw: bytes) -> tuple[str, str] | None:
+        """Return an entry of Redis, if a hub signed it and it is a key under its own id."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        name = field.decode(errors="replace")
+        record = self._seal.verify(streams.COMMAND_KEYS, raw, name)
+        try:
+            text = msgspec.json.decode(record or b"", type=PublicKey).key
+            key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
+        except ValueError:  # what cannot be decoded too
+            return None
+        return (name, text) if key_id(key) == name else None
 
     async def _withdraw(self) -> None:
         """Remove the key of a run with sign-in from Redis, or a machine could pin it. Raises CommandKeyError."""
@@ -152,15 +176,3 @@ class CommandKeys:
 def _no_key(file: Path) -> str:
     step = "Move it away: a new one is made, which machines trust once control is switched on anew."
     return f"{file} is no key for commands. {step}"
-
-
-def _key_of(named: bytes, public: bytes) -> tuple[str, str] | None:
-    """An entry of Redis's, if it is a key under its own id."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    try:
-        name, text = named.decode(), public.decode()
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
-    except ValueError:
-        return None
-    return (name, text) if key_id(key) == name else None

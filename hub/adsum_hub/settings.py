@@ -32,6 +32,15 @@ class HubSettings(AdsumSettings):
         description="Where people elsewhere reach the hub, e.g. https://hub.example.net: for login "
         "links, and for cookies that only TLS carries.",
     )
+    hub_secret: str | None = Field(
+        default=None,
+        repr=False,
+        description="Secret that seals what opens something in Redis, the same for all hubs of it; at least "
+        "32 bytes. Empty: hub_secret_file, or one that the first hub makes.",
+    )
+    hub_secret_file: Path | None = Field(
+        default=None, description="File with that secret; empty: hub-secret in the state directory."
+    )
     machine_redis_url: str | None = Field(
         default=None,
         repr=False,

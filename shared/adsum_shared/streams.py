@@ -75,12 +75,11 @@ def decided(host_id: str, request_id: str) -> str:
     return f"adsum:{{{host_id}}}:decided:{request_id}"
 
 
-#: Hash of the keys by which hubs sign commands, key id -> public key in hex. Nothing trusts it by
-#: itself: a machine pins keys when it joins or when its owner switches control on.
+#: Hash of the keys by which hubs sign commands, key id -> sealed JSON. Machines learn them from a hub.
 COMMAND_KEYS = "adsum:command-keys"
 
-#: Hash of the machines that have joined, host id -> JSON with the SHA-256 of each one's secret; a
-#: field lives until the machine leaves or is forgotten. And MACHINES_MARK, which nobody takes out:
+#: Hash of the machines that have joined, host id -> sealed JSON with the SHA-256 of each one's secret;
+#: a field lives until the machine leaves or is forgotten. And MACHINES_MARK, which nobody takes out:
 #: where it is missing, Redis has lost them
 MACHINES = "adsum:machines"
 MACHINES_MARK = "mark"
@@ -109,8 +108,8 @@ def notify_rule(rule: str) -> str:
     return f"adsum:notify:rule:{rule}"
 
 
-# Who may enter. Secrets lie here as SHA-256 alone, so none can be read back. One hash tag, so that a
-# pass and the list it stands in change together.
+# Who may enter. Secrets lie here as SHA-256 alone, so none can be read back, and records are sealed with
+# the hub's secret, which is not here. One hash tag, so that a pass and its list change together.
 
 
 def login_code(digest: str) -> str:
@@ -140,6 +139,10 @@ def join_token(digest: str) -> str:
 
 #: Sorted set of the digests of all join tokens, by when they end; expires after the longest.
 JOIN_TOKENS = "adsum:{auth}:joins"
+#: String, sealed JSON: a hub whose secret did not seal it does not start
+SECRET_PROBE = "adsum:{auth}:probe"  # noqa: S105 - a key of Redis
+#: Hash, digest of a revoked credential -> sealed JSON of a Revocation, until it would have ended
+REVOKED = "adsum:{auth}:revoked"
 
 
 def rules_channel(digest: str) -> str:

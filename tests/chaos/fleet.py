@@ -24,6 +24,7 @@ from tests.chaos.links import Link
 from tests.chaos.oracle import Allowed
 from tests.chaos.part import Part
 from tests.chaos.ports import own_port
+from tests.seals import SECRET, seal
 
 #: Of the machine whose disk is filled now and then.
 DISK_MB = 24
@@ -168,7 +169,7 @@ class Fleet:
                 each.join()
                 digest = digest_of(each.secret)
                 machine = JoinedMachine(each.host_id, each.name, digest, 0, "ingest", "-")
-                await MachineStore(redis).enter(machine, "")
+                await MachineStore(redis, seal()).enter(machine, "")
         await redis.aclose()
 
     def _hub(self, name: str, port: int, link: Link) -> Part:
@@ -179,6 +180,7 @@ class Fleet:
             "ADSUM_REDIS_URL": link.url,
             "ADSUM_HUB_PORT": str(port),
             "ADSUM_SIGN_IN": "off",
+            "ADSUM_HUB_SECRET": SECRET,
             "ADSUM_HUB_HOSTS": json.dumps(
                 [f"127.0.0.1:{each.link.port}" for each in self.machines.values() if each.ingest]
             ),

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -22,6 +23,7 @@ from adsum_shared import streams
 from tests.brokers import Broker, free_port, running_broker
 from tests.hub_processes import HubProcess, started
 from tests.joining import Machine, hosts, join_token, machines
+from tests.seals import seal
 from tests.support import wait_until
 from tests.tls import tls_before
 
@@ -68,12 +70,13 @@ def assert_joined(done: subprocess.CompletedProcess[str]) -> None:
 def test_a_token_joins_one_machine_once(hub: HubProcess, oak: Machine, broker: Broker) -> None:
     token, over = join_token(hub), join_token(hub)
     with redis.Redis.from_url(broker.url) as client:
-        key = streams.join_token(digest_of(over))
-        stored = client.get(key)
-        until = stored.replace(b'"until":', b'"until":1,"x":')  # type: ignore[union-attr] # it is there
-        client.set(key, until)
-        key = streams.join_token(digest_of(token))
-        client.set(key, client.get(key).replace(b'"by":null', b'"by":"other"'))  # type: ignore[union-attr] # as above
+        for secret, before, after in (
+            (over, b'"until":', b'"until":1,"x":'),
+            (token, b'"by":null', b'"by":"other"'),
+        ):
+            key = streams.join_token(digest_of(secret))
+            stored: Any = seal().verify(key, client.get(key))  # type: ignore[arg-type] # it is there
+            client.set(key, seal().sign(key, stored.replace(before, after)))
     wrong = "adsum_join_" + "x" * 43
     for given, why in (
         (token, "was used already"),

@@ -19,6 +19,7 @@ from adsum_hub.rest.api import BadRequestError
 from adsum_shared import streams
 from adsum_shared.connect import Redis, open_redis
 from tests.brokers import Broker, running_broker
+from tests.seals import seal
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 HOST = "11111111-1111-4111-8111-111111111111"
@@ -52,8 +53,8 @@ async def asked(client: Redis) -> Leaving:
 
     made = Leaving(
         SimpleNamespace(hosts={}),  # type: ignore[arg-type] # as far as it is asked
-        JoinTokenStore(client),
-        MachineStore(client),
+        JoinTokenStore(client, seal()),
+        MachineStore(client, seal()),
         Rights(client),
         SimpleNamespace(look=look),  # type: ignore[arg-type] # as far as it is asked
         lambda: 1,

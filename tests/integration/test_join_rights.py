@@ -21,6 +21,7 @@ from adsum_shared.connect import Redis, open_redis
 from tests.brokers import Broker, running_broker
 from tests.hub_processes import HubProcess, started
 from tests.joining import join_token
+from tests.seals import seal
 
 pytestmark = pytest.mark.redis
 HOST = "11111111-1111-4111-8111-111111111111"
@@ -93,7 +94,7 @@ async def test_an_old_connection_stays_dead_after_a_new_grant(
 
 
 async def test_mend_ends_the_connections_of_who_is_barred(client: Redis, broker: Broker) -> None:
-    rights, machines = Rights(client), MachineStore(client)
+    rights, machines = Rights(client), MachineStore(client, seal())
     await rights.grant(HOST, digest_of("one"))
     await machines.put(machine(HOST, digest_of("one"), state="revoked"))
     old = opened(broker, "one")
@@ -109,7 +110,7 @@ async def test_mend_ends_the_connections_of_who_is_barred(client: Redis, broker:
 async def test_mend_gives_a_member_its_own_login_back(
     client: Redis, spoilt: tuple[str, ...]
 ) -> None:
-    rights, machines, digest = Rights(client), MachineStore(client), digest_of("one")
+    rights, machines, digest = Rights(client), MachineStore(client, seal()), digest_of("one")
     await rights.grant(HOST, digest)
     await machines.put(machine(HOST, digest))
     await client.execute_command("ACL", "SETUSER", user_of(HOST), *spoilt)
@@ -141,7 +142,7 @@ async def test_why_redis_refuses_is_told_in_its_own_words_alone(
 
 
 async def test_mend_leaves_who_is_right_connected(client: Redis, broker: Broker) -> None:
-    rights, machines, digest = Rights(client), MachineStore(client), digest_of("one")
+    rights, machines, digest = Rights(client), MachineStore(client, seal()), digest_of("one")
     await rights.grant(HOST, digest)
     await machines.put(machine(HOST, digest))
     held = opened(broker, "one")
@@ -152,10 +153,10 @@ async def test_mend_leaves_who_is_right_connected(client: Redis, broker: Broker)
 
 
 async def test_mend_goes_by_what_holds_now_not_by_an_old_list(client: Redis) -> None:
-    rights, machines, digest = Rights(client), MachineStore(client), digest_of("new")
+    rights, machines, digest = Rights(client), MachineStore(client, seal()), digest_of("new")
     await rights.grant(HOST, digest)
     await machines.put(machine(HOST, digest))  # the list of before has it barred
-    await machines.put(machine(OTHER, digest, state="revoked"))  # and this one as a member
+    await machines.put(machine(OTHER, digest_of("o"), state="revoked"))  # this one as a member
 
     await rights.mend([(OTHER, digest)], [HOST], machines.entitled)
 
@@ -163,7 +164,7 @@ async def test_mend_goes_by_what_holds_now_not_by_an_old_list(client: Redis) -> 
 
 
 async def test_mend_leaves_alone_who_is_being_let_in(client: Redis) -> None:
-    rights, machines = Rights(client), MachineStore(client)
+    rights, machines = Rights(client), MachineStore(client, seal())
     await machines.put(machine(HOST, digest_of("old")))
     async with machines.alone(HOST) as alone:
         assert alone
@@ -174,7 +175,7 @@ async def test_mend_leaves_alone_who_is_being_let_in(client: Redis) -> None:
 
 
 async def test_a_sweep_by_an_old_list_takes_nothing_of_who_joined_anew(client: Redis) -> None:
-    machines = MachineStore(client)
+    machines = MachineStore(client, seal())
     await client.xadd(streams.inbox(HOST), {"a": "b"})
     await client.xadd(streams.inbox(OTHER), {"a": "b"})
     await client.sadd(streams.FORGOTTEN, OTHER)  # type: ignore[misc] # its stubs leave open whether it is awaited
@@ -187,7 +188,7 @@ async def test_a_sweep_by_an_old_list_takes_nothing_of_who_joined_anew(client: R
 
 @pytest.mark.parametrize("way", ["ingest", "shared"])
 async def test_mend_takes_the_login_of_who_goes_another_way_now(client: Redis, way: str) -> None:
-    rights, machines = Rights(client), MachineStore(client)
+    rights, machines = Rights(client), MachineStore(client, seal())
     await rights.grant(HOST, digest_of("one"))
     await machines.put(machine(HOST, digest_of("one"), way=way))
 
@@ -199,8 +200,12 @@ async def test_mend_takes_the_login_of_who_goes_another_way_now(client: Redis, w
 def leaving(client: Redis) -> Leaving:
     async def look() -> None: ...
 
-    machines, rights, watch = MachineStore(client), Rights(client), SimpleNamespace(look=look)
-    return Leaving(None, JoinTokenStore(client), machines, rights, watch, lambda: 1, None)  # type: ignore[arg-type] # as far as it is asked
+    machines, rights, watch = (
+        MachineStore(client, seal()),
+        Rights(client),
+        SimpleNamespace(look=look),
+    )
+    return Leaving(None, JoinTokenStore(client, seal()), machines, rights, watch, lambda: 1, None)  # type: ignore[arg-type] # as far as it is asked
 
 
 @pytest.mark.parametrize("before", [None, "reset"])
@@ -232,13 +237,14 @@ async def test_who_is_revoked_just_after_it_was_let_in_stays_revoked(
 async def test_what_a_machine_asks_never_writes_over_a_revocation(
     client: Redis, broker: Broker, leaves: bool
 ) -> None:
-    machines, found = MachineStore(client), machine(HOST, digest_of("one"))
+    machines, found = MachineStore(client, seal()), machine(HOST, digest_of("one"))
     await machines.put(found)
     revoked = msgspec.structs.replace(found, state="revoked")
 
     def meanwhile(now: JoinedMachine) -> JoinedMachine | None:
         with redis.Redis.from_url(broker.url) as admin:
-            admin.hset(streams.MACHINES, HOST, msgspec.json.encode(revoked))
+            record = msgspec.json.encode(revoked)
+            admin.hset(streams.MACHINES, HOST, seal().sign(streams.MACHINES, record, HOST))
         return None if leaves else msgspec.structs.replace(now, way="ingest")
 
     assert await machines.change(found, meanwhile) is None
@@ -246,7 +252,7 @@ async def test_what_a_machine_asks_never_writes_over_a_revocation(
 
 
 async def test_a_revocation_while_a_machine_leaves_is_not_forgotten_with_it(client: Redis) -> None:
-    machines = MachineStore(client)
+    machines = MachineStore(client, seal())
     await machines.put(machine(HOST, digest_of("one"), state="revoked"))
 
     await machines.forget(HOST, left=True)
@@ -298,7 +304,7 @@ async def test_of_two_joins_of_one_identity_at_once_one_is_refused(
 ) -> None:
     # of its own: the hub may write what it has read of another test's machine after that was flushed
     token = join_token(hub)
-    async with MachineStore(client).alone(THIRD):
+    async with MachineStore(client, seal()).alone(THIRD):
         refused = joins(hub, token, host_id=THIRD)
     assert refused.status_code == 409
     assert "joining just now" in refused.text
@@ -316,7 +322,7 @@ async def test_an_undo_makes_the_token_good_again_only_right_after_the_join(
 ) -> None:
     token = join_token(hub)
     secret = joins(hub, token).json()["secret"]
-    machines = MachineStore(client)
+    machines = MachineStore(client, seal())
     found = await machines.find(HOST)
     assert found is not None
     if late:

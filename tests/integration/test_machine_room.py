@@ -26,6 +26,7 @@ from tests.brokers import Broker, running_broker
 from tests.half_hubs import HOST, FakeCollector, Hub, clock
 from tests.hub_processes import HubProcess, started
 from tests.joining import join_token
+from tests.seals import seal
 from tests.signing_in import admin
 from tests.support import wait_until
 
@@ -54,7 +55,7 @@ async def client(broker: Broker) -> AsyncIterator[Redis]:
 async def hub(broker: Broker, client: Redis) -> AsyncIterator[Hub]:
     """Of two machines that have joined, with little room for each."""
     hub = Hub(broker.url)
-    machines, rights = MachineStore(client), Rights(client)
+    machines, rights = MachineStore(client, seal()), Rights(client)
     nothing: Any = SimpleNamespace()
     joined = Leaving(hub.roster, nothing, machines, rights, nothing, clock, nothing)
     hub.room = hub.heartbeats._room = Room(hub.roster, client, clock, ROOM, joined.pause)
@@ -90,7 +91,7 @@ async def test_a_giant_heartbeat_is_deleted_and_its_machine_kept_out_for_a_while
     label = hub.roster.hosts[HOST].label
     assert hub.room.notes() == [f"{label} filled Redis: see `adsum hosts`."]
     assert await Rights(client).there() == {OTHER}
-    machines, digest = MachineStore(client), digest_of("secret")
+    machines, digest = MachineStore(client, seal()), digest_of("secret")
     await Rights(client).mend([(HOST, digest), (OTHER, digest)], [], machines.entitled)
     assert await Rights(client).there() == {OTHER}
     await client.delete(streams.paused(HOST))
@@ -188,7 +189,7 @@ async def test_a_full_redis_is_told_with_the_machine_that_fills_it(
 
 
 async def test_a_user_by_earlier_rules_is_made_anew(client: Redis, broker: Broker) -> None:
-    rights, machines, digest = Rights(client), MachineStore(client), digest_of("secret")
+    rights, machines, digest = Rights(client), MachineStore(client, seal()), digest_of("secret")
     await machines.put(JoinedMachine(HOST, "oak", digest, 1, "acl", "t"))
     earlier = [*rules_of(HOST), "+select", f"(+sadd %W~{streams.HOSTS})"]
     await client.execute_command("ACL", "SETUSER", user_of(HOST), "on", f"#{digest}", *earlier)
@@ -230,7 +231,7 @@ def test_the_database_of_a_url_is_known(url: str, db: int) -> None:
 async def test_machines_are_back_in_the_set_of_hosts_soon_after_redis_lost_everything(
     hub: Hub, client: Redis, tmp_path: Path
 ) -> None:
-    machines = MachineStore(client)
+    machines = MachineStore(client, seal())
     watch = RollWatch(
         hub.roster,
         machines,
@@ -259,7 +260,7 @@ async def test_what_is_no_name_of_a_host_leaves_the_set_of_hosts(hub: Hub, clien
 
 
 async def test_who_is_forgotten_leaves_nothing_in_redis(hub: Hub, client: Redis) -> None:
-    machines, before = MachineStore(client), set(await client.keys("*"))
+    machines, before = MachineStore(client, seal()), set(await client.keys("*"))
     await client.xadd(streams.inbox(HOST), {"a": "b"})
     await machines.pause(HOST)
 
@@ -306,7 +307,7 @@ async def test_a_joining_reads_no_more_of_a_heartbeat_than_shows_its_length(
     await client.set(streams.beat(HOST), b"x" * (64 << 20))
     before = (await client.info("stats"))["total_net_output_bytes"]
 
-    await MachineStore(client).beat(HOST)
+    await MachineStore(client, seal()).beat(HOST)
 
     assert (await client.info("stats"))["total_net_output_bytes"] - before < 2 * MOST_BYTES
 
@@ -314,7 +315,7 @@ async def test_a_joining_reads_no_more_of_a_heartbeat_than_shows_its_length(
 async def test_a_machine_that_fills_redis_through_the_hub_is_kept_out_as_well(
     hub: Hub, client: Redis
 ) -> None:
-    machines = MachineStore(client)
+    machines = MachineStore(client, seal())
     await machines.put(JoinedMachine(HOST, "oak", digest_of("secret"), 1, "ingest", "t"))
     await client.set(streams.beat(HOST), b"x" * (64 << 20))
 

@@ -16,6 +16,7 @@ from tests.brokers import Broker
 from tests.hub_processes import HubProcess, started
 from tests.notifying import Fleet, NotifyingHub, Start, starting
 from tests.post_boxes import Browser, PostBox, post_box
+from tests.seals import seal
 from tests.signing_in import admin, asking, cookie_name, make_token, proven, sign_in
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(40)]
@@ -51,7 +52,7 @@ async def hub(start: Start) -> NotifyingHub:
 async def signed_in(hub: NotifyingHub) -> SubscriptionOwner:
     digest, now = digest_of(make_cookie()), hub.fleet.now
     held = Credential(digest[:12], "Ann", "viewer", now, now + 3_600_000, now)
-    await CredentialStore(hub.redis, "sign-in").issue(digest, held, now)
+    await CredentialStore(hub.redis, "sign-in", seal()).issue(digest, held, now)
     return SubscriptionOwner("sign-in", digest)
 
 
@@ -68,7 +69,7 @@ async def test_a_browser_whose_sign_in_was_revoked_is_told_nothing_more(
     ann = await signed_in(hub)
     await subscribe(hub, left, ann)
     await subscribe(hub, stays, await signed_in(hub))
-    await CredentialStore(hub.redis, "sign-in").remove(ann.digest)
+    await CredentialStore(hub.redis, "sign-in", seal()).remove(ann.digest)
     fleet.need()
     await hub.run(2)
 
@@ -89,7 +90,7 @@ async def test_what_waited_for_a_slow_service_is_not_told_after_the_sign_in_is_o
     await hub.run(2)
     tried = len(slow.arrived())
     assert tried == 1
-    await CredentialStore(hub.redis, "sign-in").remove(ann.digest)
+    await CredentialStore(hub.redis, "sign-in", seal()).remove(ann.digest)
     del box.statuses[slow.path]
     await hub.run(120)
 

@@ -12,6 +12,7 @@ from adsum_hub.join.joining import open_joining
 from adsum_hub.redis_access import open_access
 from adsum_hub.settings import HubSettings
 from adsum_shared.connect import open_redis
+from tests.seals import seal
 
 pytestmark = pytest.mark.redis
 
@@ -22,7 +23,7 @@ async def test_bad_join_tokens_keep_nobody_from_logging_in(redis_url: str):
     redis, roster = open_redis(redis_url), SimpleNamespace(views={}, hosts={})
     logins, asked = LoginRateLimit(redis), HubSettings()
     async with open_access(redis_url) as access:
-        opened: Any = open_joining(asked, redis_url, access, roster, lambda: 0, None, None)  # type: ignore[arg-type] # a fake
+        opened: Any = open_joining(asked, redis_url, access, roster, lambda: 0, None, None, seal())  # type: ignore[arg-type] # a fake
         bad = opened.strangers.limit
         for _ in range(MOST_OF_ONE):
             assert await bad.count(ADDRESS) == 0

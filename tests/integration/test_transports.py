@@ -36,6 +36,7 @@ from tests.clusters import (
     until,
 )
 from tests.hub_processes import AgentCollector, HubProcess, numbers_done, started, tool_starts
+from tests.seals import seal
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(60), pytest.mark.slow]
@@ -158,7 +159,7 @@ async def test_a_machine_that_joined_has_a_user_at_every_node(
 
 async def test_what_hubs_keep_for_all_machines_is_kept_over_several_nodes(client: Redis) -> None:
     names = [f"case{number}" for number in range(6)]
-    marks, machines = SentMarks(client), MachineStore(client)
+    marks, machines = SentMarks(client), MachineStore(client, seal())
     for _ in range(2):
         assert await marks.claim(names) == [marks.me] * 6
         await marks.free(names)

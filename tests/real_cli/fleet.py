@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import httpx
 
 from tests.real_cli.cli_rig import Home, claude_binary
+from tests.seals import SECRET
 
 T = TypeVar("T")
 _POLL_S = 0.02
@@ -161,6 +162,7 @@ def running_fleet(
         "ADSUM_STATE_DIR": str(folder / "hub"),
         "ADSUM_HUB_PORT": str(hub_port),
         "ADSUM_SIGN_IN": "off",
+        "ADSUM_HUB_SECRET": SECRET,
         "ADSUM_DEMO": "on",  # else it would sign no decision
         "ADSUM_REDIS_URL": redis_url,
     }

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from adsum_hub.auth.seal import RecordSeal
 from adsum_shared import streams
 from adsum_shared.connect import Redis
 
@@ -118,20 +119,32 @@ class SecretStore(Generic[T]):
     """Records of secrets in Redis, each under the digest of its secret.
 
     index: a sorted set of those digests by the time when each ends, which finds them by id; it is
-    kept for most_ms. None of these methods takes a secret.
+    kept for most_ms. Empty: there is none. A record that is not in it opens nothing: no admin could
+    find it to revoke it. None of these methods takes a secret.
     """
 
-    def __init__(self, redis: Redis, of: type[T], prefix: str, index: str, most_ms: int) -> None:
+    def __init__(
+        self, redis: Redis, seal: RecordSeal, of: type[T], prefix: str, index: str, most_ms: int
+    ) -> None:
         self._redis, self._of, self._prefix, self._index = redis, of, prefix, index
-        self._most_ms = most_ms
+        self._seal, self._most_ms = seal, most_ms
 
     async def find(self, digest: str) -> T | None:
-        return self._decoded(await self._redis.get(self._prefix + digest))
+        key = self._prefix + digest
+        async with self._redis.pipeline(transaction=False) as reads:
+            reads.get(key)
+            if self._index:
+                reads.zscore(self._index, digest)
+            raw, *scores = await reads.execute()
+        if raw is not None and None in scores:
+            self._seal.report(key, None, "it is in no list")
+            return None
+        return self._decoded(digest, raw)
 
     async def put(self, digest: str, record: T, *, ends: int, keep_ms: int, now: int) -> None:
         """ends: ms, when it is valid no more. keep_ms: how long Redis has it."""
         async with self._redis.pipeline(transaction=True) as writes:
-            writes.set(self._prefix + digest, _encoded(record), px=max(1, keep_ms))
+            writes.set(self._prefix + digest, self._encoded(digest, record), px=max(1, keep_ms))
             writes.zremrangebyscore(self._index, "-inf", now)
             writes.zadd(self._index, {digest: ends})
             writes.pexpire(self._index, self._most_ms)
@@ -139,23 +152,26 @@ class SecretStore(Generic[T]):
 
     async def replace(self, digest: str, record: T, keep_ms: int) -> T | None:
         """Returns what stood there before; None: it was revoked in this moment, and stays so."""
-        key, encoded = self._prefix + digest, _encoded(record)
-        return self._decoded(
-            await self._redis.set(key, encoded, xx=True, get=True, px=max(1, keep_ms))
-        )
+        key, encoded = self._prefix + digest, self._encoded(digest, record)
+        before = await self._redis.set(key, encoded, xx=True, get=True, px=max(1, keep_ms))
+        return self._decoded(digest, cast("bytes | None", before))
 
     async def all(self, now: int) -> list[T]:
         """Lists those that are valid, the latest first."""
-        digests = cast("list[bytes]", await self._redis.zrangebyscore(self._index, now, "+inf"))
-        keys = [self._prefix + digest.decode() for digest in digests]
-        stored = await self._redis.mget(keys) if keys else []
-        found: list[Any] = [each for each in map(self._decoded, stored) if each is not None]
+        listed = cast("list[bytes]", await self._redis.zrangebyscore(self._index, now, "+inf"))
+        digests = [each.decode(errors="replace") for each in listed]
+        stored = (
+            await self._redis.mget([self._prefix + each for each in digests]) if digests else []
+        )
+        records = map(self._decoded, digests, cast("list[bytes | None]", stored))
+        found: list[Any] = [each for each in records if each is not None]
         return sorted(found, key=lambda each: -each.since)
 
     async def digest_of(self, named: str) -> str | None:
         """By id."""
         stored = cast("list[bytes]", await self._redis.zrange(self._index, 0, -1))
-        return next((each.decode() for each in stored if id_of(each.decode()) == named), None)
+        digests = (each.decode(errors="replace") for each in stored)
+        return next((each for each in digests if id_of(each) == named), None)
 
     async def revoke(self, named: str) -> str | None:
         """Removes one by its id. Returns its digest; None if there is no such one."""
@@ -163,19 +179,29 @@ class SecretStore(Generic[T]):
         return digest if digest is not None and await self.remove(digest) else None
 
     async def remove(self, digest: str) -> bool:
-        """Whether it was there."""
+        """Return whether it was in the list. From now on the digest opens nothing, at any hub."""
+        found: Any = await self.find(digest)
+        if found is None and await self._redis.zscore(self._index, digest) is None:
+            return False
+        # The list's own times are not signed.
+        most = self._seal.revoked.clock() + self._most_ms
+        await self._seal.revoke(self._redis, digest, found.until if found else most)
         async with self._redis.pipeline(transaction=True) as writes:
             writes.delete(self._prefix + digest)
             writes.zrem(self._index, digest)
-            removed, _ = await writes.execute()
+            _, removed = await writes.execute()
         return bool(removed)
 
-    def _decoded(self, stored: object) -> T | None:
-        """None also for what cannot be read, so that it lets nobody in."""
-        if stored is None:
+    def _decoded(self, digest: str, raw: bytes | None) -> T | None:
+        """None also for what this hub did not sign, was revoked or cannot be read: it lets nobody in."""
+        record = self._seal.verify(self._prefix + digest, raw)
+        if record is None:
+            return None
+        if digest in self._seal.revoked:
+            self._seal.report(self._prefix + digest, None, "it was revoked")
             return None
         try:
-            fields = msgspec.json.decode(cast("bytes", stored), type=dict[str, Any])
+            fields = msgspec.json.decode(record, type=dict[str, Any])
             if fields.get("role") == OF_SOME:
                 if not fields.get("hosts"):
                     return None
@@ -184,20 +210,19 @@ class SecretStore(Generic[T]):
         except msgspec.DecodeError:
             return None
 
-
-def _encoded(record: msgspec.Struct) -> bytes:
-    fields = msgspec.to_builtins(record)
-    if fields.get("hosts"):
-        fields["role"] = OF_SOME
-    return msgspec.json.encode(fields)
+    def _encoded(self, digest: str, record: msgspec.Struct) -> bytes:
+        fields = msgspec.to_builtins(record)
+        if fields.get("hosts"):
+            fields["role"] = OF_SOME
+        return self._seal.sign(self._prefix + digest, msgspec.json.encode(fields))
 
 
 class CredentialStore(SecretStore[Credential]):
     """The credentials of one kind."""
 
-    def __init__(self, redis: Redis, kind: Kind) -> None:
+    def __init__(self, redis: Redis, kind: Kind, seal: RecordSeal) -> None:
         prefix, index = streams.entry_pass(kind, ""), streams.entry_passes(kind)
-        super().__init__(redis, Credential, prefix, index, streams.ENTRY_PASS_MOST_MS)
+        super().__init__(redis, seal, Credential, prefix, index, streams.ENTRY_PASS_MOST_MS)
 
     async def issue(self, digest: str, credential: Credential, now: int) -> None:
         ends = credential.ends
@@ -210,7 +235,7 @@ class CredentialStore(SecretStore[Credential]):
         used = msgspec.structs.replace(credential, seen=now)
         async with self._redis.pipeline(transaction=True) as writes:
             # XX, both: what was revoked in this moment is not brought back.
-            key, encoded = self._prefix + digest, _encoded(used)
+            key, encoded = self._prefix + digest, self._encoded(digest, used)
             writes.set(key, encoded, px=max(1, used.ends - now), xx=True)
             writes.zadd(self._index, {digest: used.ends}, xx=True)
             await writes.execute()
@@ -231,19 +256,25 @@ class LoginCode(msgspec.Struct, frozen=True):
 class LoginCodes(SecretStore[LoginCode]):
     """Login codes. One that is over is kept for a day, to say what became of it; none is listed."""
 
-    def __init__(self, redis: Redis) -> None:
-        super().__init__(redis, LoginCode, streams.login_code(""), "", 0)
+    def __init__(self, redis: Redis, seal: RecordSeal) -> None:
+        super().__init__(redis, seal, LoginCode, streams.login_code(""), "", 0)
 
     async def issue(self, digest: str, code: LoginCode) -> None:
-        await self._redis.set(self._prefix + digest, _encoded(code), px=streams.LOGIN_CODE_KEEP_MS)
+        key, encoded = self._prefix + digest, self._encoded(digest, code)
+        await self._redis.set(key, encoded, px=streams.LOGIN_CODE_KEEP_MS)
 
     async def take(self, digest: str, now: int) -> LoginCode | CodeProblem:
+        if digest in self._seal.revoked:
+            return "used"
         code = _checked(await self.find(digest), now)
         if not isinstance(code, LoginCode):
             return code
         over = msgspec.structs.replace(code, used=True)
         # Whoever gets back the unused one has it: of two logins at once, one.
-        return _checked(await self.replace(digest, over, streams.LOGIN_CODE_KEEP_MS), now)
+        taken = _checked(await self.replace(digest, over, streams.LOGIN_CODE_KEEP_MS), now)
+        if isinstance(taken, LoginCode):
+            await self._seal.revoke(self._redis, digest, code.until)
+        return taken
 
 
 def _checked(code: LoginCode | None, now: int) -> LoginCode | CodeProblem:

@@ -40,6 +40,7 @@ from adsum_hub.auth.gate import (
     Grant,
     Lookup,
 )
+from adsum_hub.auth.seal import RecordSeal
 from adsum_hub.clock import Clock
 from adsum_hub.notify.push import OWNER, SubscriptionOwner
 from adsum_hub.redis_access import Bulkhead, RedisAccess
@@ -437,7 +438,7 @@ class MachineTokenError(AdsumError):
 
 @contextlib.asynccontextmanager
 async def signing_in(
-    settings: HubSettings, access: RedisAccess, clock: Clock
+    settings: HubSettings, access: RedisAccess, clock: Clock, seal: RecordSeal
 ) -> AsyncIterator[CredentialIssuer | None]:
     """Opens what signing in needs; None where nobody has to sign in. Raises MachineTokenError."""
     if not settings.sign_in:
@@ -451,27 +452,27 @@ async def signing_in(
                 f"{settings.state_dir / TOKEN_FILE} cannot be written ({error.strerror}). Without it no "
                 "command on this machine gets in: free space there, or set ADSUM_STATE_DIR."
             ) from error
-        known = Lookup(_stores(access.known), access.people)
-        unknown = Lookup(_stores(access.strangers), access.unknown)
+        known = Lookup(_stores(access.known, seal), access.people)
+        unknown = Lookup(_stores(access.strangers, seal), access.unknown)
         yield CredentialIssuer(
             Authenticator(known, unknown, machine, clock),
             CredentialReader(settings.public_url),
             LoginAccess(
-                LoginCodes(access.strangers),
+                LoginCodes(access.strangers, seal),
                 LoginRateLimit(access.strangers),
-                CredentialStore(access.strangers, "sign-in"),
+                CredentialStore(access.strangers, "sign-in", seal),
                 access.logins,
             ),
-            LoginCodes(access.hub),
-            _stores(access.hub),
+            LoginCodes(access.hub, seal),
+            _stores(access.hub, seal),
             clock,
             settings.public_url,
         )
 
 
-def _stores(redis: Redis) -> dict[Kind, CredentialStore]:
+def _stores(redis: Redis, seal: RecordSeal) -> dict[Kind, CredentialStore]:
     kinds: tuple[Kind, ...] = ("sign-in", "token")
-    return {kind: CredentialStore(redis, kind) for kind in kinds}
+    return {kind: CredentialStore(redis, kind, seal) for kind in kinds}
 
 
 async def greet(signing: CredentialIssuer, url: str, say: Callable[[str], None]) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from fastapi import Request
 
 from adsum_hub.auth.credentials import CodeProblem, LoginRateLimit, digest_of, id_of, origin_of
+from adsum_hub.auth.seal import RecordSeal
 from adsum_hub.auth.sign_in import Revoked
 from adsum_hub.clock import Clock
 from adsum_hub.command_keys import CommandKeys
@@ -379,7 +380,7 @@ class Joining:
         return digest
 
 
-def open_joining(
+def open_joining(  # noqa: PLR0913, PLR0917 - what a hub gives to joining
     settings: HubSettings,
     redis_url: str,
     access: RedisAccess,
@@ -387,28 +388,29 @@ def open_joining(
     clock: Clock,
     broadcast: Broadcast,
     command_keys: CommandKeys,
+    seal: RecordSeal,
 ) -> Joining:
     """Puts together what joining needs."""
     addresses = Addresses(
         settings.machine_redis_url or redis_url, settings.machine_shared_url, settings.public_url
     )
     db = db_of(addresses.redis_url)
-    machines, rights = MachineStore(access.hub), Rights(access.hub, db)
+    machines, rights = MachineStore(access.hub, seal), Rights(access.hub, db)
     watch = RollWatch(roster, machines, rights, clock, broadcast, RollFile(settings.state_dir))
-    tokens = JoinTokenStore(access.hub)
+    tokens = JoinTokenStore(access.hub, seal)
     strangers = access.strangers
     return Joining(
         roster,
         access,
         JoinAccess(
-            JoinTokenStore(strangers),
-            MachineStore(strangers),
+            JoinTokenStore(strangers, seal),
+            MachineStore(strangers, seal),
             Rights(strangers, db),
             LoginRateLimit(strangers, "join:"),
             LoginRateLimit(strangers, "machine:"),
         ),
         tokens,
-        MachineStore(access.known),
+        MachineStore(access.known, seal),
         watch,
         addresses,
         clock,

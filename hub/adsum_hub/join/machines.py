@@ -16,6 +16,7 @@ import msgspec
 from redis.exceptions import InvalidResponse, LockError, ResponseError
 
 from adsum_hub import host_troubles
+from adsum_hub.auth.seal import NEVER, RecordSeal
 from adsum_hub.clock import Clock
 from adsum_hub.host import Host
 from adsum_hub.join.rights import NoRightsError, Rights
@@ -94,15 +95,18 @@ class Roll(msgspec.Struct, frozen=True):
 class MachineStore:
     """The roll in Redis: which machines have joined, what hosts are called, which are forgotten."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, seal: RecordSeal) -> None:
         self._redis: Any = redis
+        self._seal = seal
+        #: By host id, as last verified: all are read every two seconds, and few have changed.
+        self._verified: dict[str, bytes] = {}
 
     async def hang_up(self) -> None:
         """One connection has broken, so those that lie idle may have as well."""
         await self._redis.connection_pool.disconnect(inuse_connections=False)
 
     async def find(self, host_id: str) -> JoinedMachine | None:
-        return _decoded(await self._redis.hget(streams.MACHINES, host_id))
+        return self._decoded(host_id, await self._redis.hget(streams.MACHINES, host_id))
 
     @contextlib.asynccontextmanager
     async def alone(self, host_id: str) -> AsyncIterator[bool]:
@@ -129,7 +133,7 @@ class MachineStore:
             reads.sismember(streams.FORGOTTEN, host_id)
             reads.hget(streams.MACHINES, host_id)
             paused, forgotten, stored = await reads.execute()
-        machine = _decoded(stored)
+        machine = self._decoded(host_id, stored)
         if busy:
             return None
         if forgotten or paused:
@@ -147,8 +151,7 @@ class MachineStore:
         joined = {each.decode() for each in await self._redis.hkeys(streams.MACHINES)}
         async with self._redis.pipeline(transaction=False) as writes:
             for machine in lost.machines.values():
-                encoded = msgspec.json.encode(machine)
-                writes.hsetnx(streams.MACHINES, machine.host_id, encoded)
+                writes.hsetnx(streams.MACHINES, machine.host_id, self._encoded(machine))
             for host_id, label in lost.labels.items():
                 writes.hsetnx(streams.LABELS, host_id, label)
             if forgotten := lost.forgotten - joined:
@@ -175,7 +178,10 @@ class MachineStore:
         return bool(await self._redis.sismember(streams.HOSTS, host_id))
 
     async def put(self, machine: JoinedMachine) -> None:
-        await self._redis.hset(streams.MACHINES, machine.host_id, msgspec.json.encode(machine))
+        """Raises UNAVAILABLE."""
+        if machine.state != "in":
+            await self._seal.revoke(self._redis, machine.digest, NEVER)
+        await self._redis.hset(streams.MACHINES, machine.host_id, self._encoded(machine))
 
     async def change(
         self, machine: JoinedMachine, to: Callable[[JoinedMachine], JoinedMachine | None]
@@ -187,13 +193,15 @@ class MachineStore:
         """
         while wanted():
             raw = await self._redis.hget(streams.MACHINES, machine.host_id)
-            found = _decoded(raw)
+            found = self._decoded(machine.host_id, raw)
             if found is None or not _is_same(machine, found):
                 break
             after = to(found)
-            words = () if after is None else (msgspec.json.encode(after),)
+            words = () if after is None else (self._encoded(after),)
             asked = (streams.MACHINES, machine.host_id, raw, *words)
             if await self._redis.eval(_CHANGE, 1, *asked):
+                if after is None or not after.has(found.digest):
+                    await self._seal.revoke(self._redis, found.digest, NEVER)
                 return found
         return None
 
@@ -204,7 +212,7 @@ class MachineStore:
     async def enter(self, machine: JoinedMachine, label: str) -> None:
         """On the roll from now on, even if it had been forgotten. label: empty: its own."""
         async with self._redis.pipeline(transaction=False) as writes:
-            writes.hset(streams.MACHINES, machine.host_id, msgspec.json.encode(machine))
+            writes.hset(streams.MACHINES, machine.host_id, self._encoded(machine))
             writes.hsetnx(streams.MACHINES, streams.MACHINES_MARK, secrets.token_hex(8))
             writes.srem(streams.FORGOTTEN, machine.host_id)
             writes.sadd(streams.HOSTS, machine.host_id)
@@ -219,6 +227,8 @@ class MachineStore:
         again; and if somebody shuts it out meanwhile, it stays so.
         """
         await self._redis.sadd(streams.FORGOTTEN, host_id)
+        if not left and (machine := await self.find(host_id)) is not None:
+            await self._seal.revoke(self._redis, machine.digest, NEVER)
         async with self._redis.pipeline(transaction=False) as writes:
             writes.srem(streams.HOSTS, host_id)
             writes.hdel(streams.LABELS, host_id)
@@ -259,20 +269,41 @@ class MachineStore:
             reads.smembers(streams.FORGOTTEN)
             replies = await reads.execute()
         try:
-            return _roll(*replies)
+            return self._roll(*replies)
         except (AttributeError, TypeError) as error:  # what answers may be no Redis
             raise InvalidResponse(f"who has joined makes no sense: {error}") from error
 
+    def _roll(
+        self, machines: dict[bytes, bytes], labels: dict[bytes, bytes], forgotten: set[bytes]
+    ) -> Roll:
+        mark = _text(machines.pop(streams.MACHINES_MARK.encode(), b""))
+        known = {
+            _text(name): machine
+            for name, raw in machines.items()
+            if (machine := self._decoded(_text(name), raw)) is not None
+        }
+        given = {_text(name): _text(label) for name, label in labels.items()}
+        return Roll(known, given, frozenset(map(_text, forgotten)), mark)
 
-def _roll(machines: dict[bytes, bytes], labels: dict[bytes, bytes], forgotten: set[bytes]) -> Roll:
-    mark = _text(machines.pop(streams.MACHINES_MARK.encode(), b""))
-    known = {
-        _text(name): machine
-        for name, raw in machines.items()
-        if (machine := _decoded(raw)) is not None
-    }
-    given = {_text(name): _text(label) for name, label in labels.items()}
-    return Roll(known, given, frozenset(map(_text, forgotten)), mark)
+    def _encoded(self, machine: JoinedMachine) -> bytes:
+        return self._seal.sign(streams.MACHINES, msgspec.json.encode(machine), machine.host_id)
+
+    def _decoded(self, host_id: str, raw: bytes | None) -> JoinedMachine | None:
+        """None also for what this hub did not sign or cannot be read: nobody is let in by it."""
+        if raw is None:
+            return None
+        if self._verified.get(host_id) != raw:
+            if self._seal.verify(streams.MACHINES, raw, host_id) is None:
+                return None
+            self._verified[host_id] = raw
+        try:
+            machine = msgspec.json.decode(raw, type=JoinedMachine)  # the MAC is a field it ignores
+        except msgspec.DecodeError:
+            return None
+        if machine.state != "in" or machine.digest not in self._seal.revoked:
+            return machine
+        self._seal.report(streams.MACHINES, host_id, "its machine was shut out")
+        return msgspec.structs.replace(machine, state="revoked")
 
 
 def _is_same(machine: JoinedMachine, found: JoinedMachine | None) -> bool:
@@ -281,14 +312,6 @@ def _is_same(machine: JoinedMachine, found: JoinedMachine | None) -> bool:
 
 def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
-
-
-def _decoded(stored: bytes | None) -> JoinedMachine | None:
-    """None also for what cannot be read: nobody is let in by it."""
-    try:
-        return None if stored is None else msgspec.json.decode(stored, type=JoinedMachine)
-    except msgspec.DecodeError:
-        return None
 
 
 ROLL_FILE = "roll.json"

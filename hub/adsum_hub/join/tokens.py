@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from adsum_hub.auth.credentials import CodeProblem, SecretStore
+from adsum_hub.auth.seal import RecordSeal
 from adsum_hub.join.machines import Way
 from adsum_shared import streams
 from adsum_shared.connect import Redis
@@ -164,9 +165,9 @@ class StoredJoinToken(msgspec.Struct, frozen=True):
 class JoinTokenStore(SecretStore[StoredJoinToken]):
     """One that is over is known for a day, to say so."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, seal: RecordSeal) -> None:
         prefix, most_ms = streams.join_token(""), streams.JOIN_TOKEN_MOST_MS
-        super().__init__(redis, StoredJoinToken, prefix, streams.JOIN_TOKENS, most_ms)
+        super().__init__(redis, seal, StoredJoinToken, prefix, streams.JOIN_TOKENS, most_ms)
 
     async def issue(self, digest: str, held: StoredJoinToken, now: int) -> None:
         await self.put(digest, held, ends=held.until, keep_ms=_kept_ms(held, now), now=now)

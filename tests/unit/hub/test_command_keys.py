@@ -12,35 +12,62 @@ from fakeredis import FakeAsyncRedis
 from adsum_hub.command_keys import CommandKeyError, CommandKeys
 from adsum_shared import streams
 from adsum_shared.commands import key_id
+from tests.seals import seal
 
 
 async def test_the_key_is_made_once_for_its_owner_alone_and_its_public_half_is_shown(
     tmp_path: Path,
 ) -> None:
     async with FakeAsyncRedis() as redis:
-        one, again = (CommandKeys(tmp_path / "state", redis) for _ in range(2))
+        one, again = (CommandKeys(tmp_path / "state", redis, seal()) for _ in range(2))
         known = await one.known()
 
         assert list(known) == [key_id((await again.own()).public_key())]
         assert await again.known() == known
         assert await redis.hgetall(streams.COMMAND_KEYS) == {
-            named.encode(): of.encode() for named, of in known.items()
+            named.encode(): sealed_key(named, of) for named, of in known.items()
         }
     assert (tmp_path / "state" / "command-key.pem").stat().st_mode & 0o777 == 0o600
 
 
 async def test_keys_of_other_hubs_are_shown_but_none_under_a_foreign_id(tmp_path: Path) -> None:
     async with FakeAsyncRedis() as redis:
-        other = await CommandKeys(tmp_path / "other", redis).known()
+        other = await CommandKeys(tmp_path / "other", redis, seal()).known()
         (public,) = other.values()
-        bad: dict[Any, Any] = {"0" * 16: public, "x": "no key", b"\xff": b"\xff"}
+        bad: dict[Any, Any] = {
+            "0" * 16: sealed_key("0" * 16, public),
+            "x": sealed_key("x", "no key"),
+            b"\xff": b"\xff",
+        }
         await redis.hset(streams.COMMAND_KEYS, mapping=bad)
 
-        mine = CommandKeys(tmp_path / "mine", redis)
+        mine = CommandKeys(tmp_path / "mine", redis, seal())
 
         assert await mine.known() == other | {
             key_id((await mine.own()).public_key()): mine_public(await mine.own())
         }
+
+
+async def test_a_key_that_no_hub_signed_is_shown_to_no_machine(tmp_path: Path) -> None:
+    async with FakeAsyncRedis() as redis:
+        (name, public), *_ = (
+            await CommandKeys(tmp_path / "a", FakeAsyncRedis(), seal()).known()
+        ).items()
+        for planted in (
+            public.encode(),
+            seal(secret="x" * 32).sign(
+                streams.COMMAND_KEYS, b'{"key":"%b"}' % public.encode(), name
+            ),
+        ):
+            await redis.hset(streams.COMMAND_KEYS, mapping={name: planted})
+            trust = seal()
+
+            assert name not in await CommandKeys(tmp_path / "b", redis, trust).known()
+            assert trust.notes()
+
+
+def sealed_key(name: str, public: str) -> bytes:
+    return seal().sign(streams.COMMAND_KEYS, b'{"key":"%b"}' % public.encode(), name)
 
 
 def mine_public(key: object) -> str:
@@ -52,7 +79,7 @@ async def test_a_key_that_others_may_know_or_that_is_none_signs_nothing(
     tmp_path: Path, spoil: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with FakeAsyncRedis() as redis:
-        await CommandKeys(tmp_path, redis).own()
+        await CommandKeys(tmp_path, redis, seal()).own()
         file = tmp_path / "command-key.pem"
         private = file.read_text()
         if spoil == "readable":
@@ -62,7 +89,7 @@ async def test_a_key_that_others_may_know_or_that_is_none_signs_nothing(
         else:
             file.rename(tmp_path / "elsewhere.pem")
             file.symlink_to(tmp_path / "elsewhere.pem")
-        keys = CommandKeys(tmp_path, redis)
+        keys = CommandKeys(tmp_path, redis, seal())
 
         with pytest.raises(CommandKeyError, match=r"command-key\.pem"):
             await keys.own()
@@ -90,7 +117,7 @@ async def test_an_end_that_comes_while_redis_answers_is_not_a_minute_late(
 
         async def hset(self, *_: object) -> None: ...
 
-    running = asyncio.create_task(CommandKeys(tmp_path, Answering()).run())  # type: ignore[arg-type] # as far as it is asked
+    running = asyncio.create_task(CommandKeys(tmp_path, Answering(), seal()).run())  # type: ignore[arg-type] # as far as it is asked
     await asked.wait()
     running.cancel()
 

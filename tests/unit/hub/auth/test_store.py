@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from adsum_hub.auth.credentials import (
     id_of,
 )
 from adsum_shared import streams
+from tests.seals import seal
 
 NOW = 1_764_000_000_000
 DIGEST, OTHER = digest_of("one"), digest_of("other")
@@ -34,12 +36,12 @@ async def redis() -> AsyncIterator[FakeAsyncRedis]:
 
 @pytest.fixture
 def codes(redis: FakeAsyncRedis) -> LoginCodes:
-    return LoginCodes(redis)
+    return LoginCodes(redis, seal())
 
 
 @pytest.fixture
 def passes(redis: FakeAsyncRedis) -> CredentialStore:
-    return CredentialStore(redis, "token")
+    return CredentialStore(redis, "token", seal())
 
 
 def code() -> LoginCode:
@@ -69,7 +71,7 @@ async def test_what_is_no_code_is_unknown(
     codes: LoginCodes, redis: FakeAsyncRedis, stored: bytes | None
 ) -> None:
     if stored is not None:
-        await redis.set(streams.login_code(DIGEST), stored)
+        await redis.set(streams.login_code(DIGEST), seal().sign(streams.login_code(DIGEST), stored))
 
     assert await codes.take(DIGEST, NOW) == "unknown"
 
@@ -95,7 +97,9 @@ async def test_a_pass_is_found_by_its_digest_and_ends_by_itself(
 async def test_a_pass_that_cannot_be_read_lets_nobody_in(
     passes: CredentialStore, redis: FakeAsyncRedis
 ) -> None:
-    await redis.set(streams.entry_pass("token", DIGEST), b'{"name": 1}')
+    await passes.issue(DIGEST, credential(), NOW)
+    key = streams.entry_pass("token", DIGEST)
+    await redis.set(key, seal().sign(key, b'{"name": 1}'))
 
     assert await passes.find(DIGEST) is None
 
@@ -176,5 +180,65 @@ async def test_an_operator_of_some_machines_without_any_is_nobody(
     await passes.issue(DIGEST, msgspec.structs.replace(credential(), hosts=("h1",)), NOW)
     key = streams.entry_pass("token", DIGEST)
     stored = msgspec.json.decode(await redis.get(key))
-    await redis.set(key, msgspec.json.encode({**stored, "hosts": []}))
+    del stored["mac"]
+    await redis.set(key, seal().sign(key, msgspec.json.encode({**stored, "hosts": []})))
+    assert await passes.find(DIGEST) is None
+
+
+async def test_a_record_that_no_list_names_lets_nobody_in(
+    redis: FakeAsyncRedis,
+) -> None:
+    trust = seal()
+    passes = CredentialStore(redis, "token", trust)
+    await passes.issue(DIGEST, credential(), NOW)
+    await redis.zrem(streams.entry_passes("token"), DIGEST)
+
+    assert await passes.find(DIGEST) is None
+    assert trust.notes()
+
+
+async def test_an_old_record_put_back_after_it_was_revoked_lets_nobody_in(
+    redis: FakeAsyncRedis, tmp_path: Path
+) -> None:
+    file, key, index = tmp_path / "r", streams.entry_pass("token", DIGEST), "token"
+    passes = CredentialStore(redis, "token", seal(file))
+    await passes.issue(DIGEST, credential(), NOW)
+    before = await redis.get(key)
+    assert await passes.revoke(id_of(DIGEST)) == DIGEST
+    await redis.delete(streams.REVOKED)
+    await redis.set(key, before)
+    await redis.zadd(streams.entry_passes(index), {DIGEST: NOW + DAY_MS})
+
+    for trust in (
+        seal(file),
+        passes._seal,
+    ):  # a hub that was started anew, and the one that revoked
+        again = CredentialStore(redis, "token", trust)
+        assert await again.find(DIGEST) is None
+        assert await again.all(NOW) == []
+        assert trust.notes()
+
+
+async def test_a_used_code_that_is_put_back_unused_lets_nobody_in(
+    codes: LoginCodes, redis: FakeAsyncRedis
+) -> None:
+    await codes.issue(DIGEST, code())
+    before = await redis.get(streams.login_code(DIGEST))
+    await codes.take(DIGEST, NOW)
+    await redis.set(streams.login_code(DIGEST), before)
+
+    assert await codes.take(DIGEST, NOW) == "used"
+
+
+async def test_a_record_that_is_gone_can_still_be_revoked_by_its_list(
+    passes: CredentialStore, redis: FakeAsyncRedis
+) -> None:
+    await passes.issue(DIGEST, credential(), NOW)
+    key = streams.entry_pass("token", DIGEST)
+    before = await redis.get(key)
+    await redis.delete(key)
+    assert await passes.revoke(id_of(DIGEST)) == DIGEST
+    await redis.set(key, before)
+    await redis.zadd(streams.entry_passes("token"), {DIGEST: NOW + DAY_MS})
+
     assert await passes.find(DIGEST) is None

@@ -16,6 +16,7 @@ from adsum_hub.join.tokens import JoinAsked, JoinTokenStore, StoredJoinToken, ma
 from adsum_hub.redis_access import Bulkhead, RedisAccess
 from adsum_hub.rest.api import BadRequestError
 from adsum_shared.redis_errors import ExhaustedError
+from tests.seals import seal
 
 HOST = "11111111-1111-4111-8111-111111111111"
 DIGEST = digest_of("one")
@@ -35,10 +36,12 @@ async def test_a_token_by_which_no_machine_came_in_has_as_many_uses_as_before(
     held = StoredJoinToken(id_of(DIGEST), 0, 9, reusable, "", 3 if reusable else 0)
     async with FakeAsyncRedis() as redis:
         parts: dict[str, Any] = dict.fromkeys(Joining.__dataclass_fields__)
-        tokens: Any = JoinTokenStore(redis)
+        tokens: Any = JoinTokenStore(redis, seal())
         rights: Any = Refused()
         unlimited: Any = None
-        parts["strangers"] = JoinAccess(tokens, MachineStore(redis), rights, unlimited, unlimited)
+        parts["strangers"] = JoinAccess(
+            tokens, MachineStore(redis, seal()), rights, unlimited, unlimited
+        )
         parts["clock"] = lambda: 1
         parts["addresses"] = Addresses("redis://r", None, None)
         joining = Joining(**parts)

@@ -24,6 +24,7 @@ from adsum_hub.join.machines import (
 )
 from adsum_shared import streams
 from adsum_shared.connect import UNAVAILABLE
+from tests.seals import seal
 
 OAK = JoinedMachine("oak", "oak", "d1", 1, "ingest", "t")
 ELM = JoinedMachine("elm", "elm", "d2", 2, "acl", "t", state="revoked")
@@ -45,7 +46,7 @@ def watch_on(redis: Any, folder: Path) -> RollWatch:
     rights: Any = None
     return RollWatch(
         roster,
-        MachineStore(redis),
+        MachineStore(redis, seal()),
         rights,
         lambda: 0,
         SimpleNamespace(notify=lambda: None),
@@ -54,7 +55,7 @@ def watch_on(redis: Any, folder: Path) -> RollWatch:
 
 
 async def test_what_redis_has_lost_a_hub_that_runs_puts_back(redis: Any, tmp_path: Path) -> None:
-    machines, watch = MachineStore(redis), watch_on(redis, tmp_path)
+    machines, watch = MachineStore(redis, seal()), watch_on(redis, tmp_path)
     await machines.enter(OAK, "Build farm")
     await machines.enter(ELM, "")
     await redis.sadd(streams.FORGOTTEN, "ash")
@@ -62,47 +63,47 @@ async def test_what_redis_has_lost_a_hub_that_runs_puts_back(redis: Any, tmp_pat
 
     await redis.flushall()
 
-    assert await watch.find("oak", MachineStore(redis)) == OAK
+    assert await watch.find("oak", MachineStore(redis, seal())) == OAK
     assert await watch.look() == before
     assert before.forgotten == {"ash"}
     assert before.labels == {"oak": "Build farm"}
 
 
 async def test_a_hub_that_starts_anew_knows_it_from_its_disk(redis: Any, tmp_path: Path) -> None:
-    await MachineStore(redis).enter(OAK, "")
+    await MachineStore(redis, seal()).enter(OAK, "")
     await watch_on(redis, tmp_path).look()
     await redis.flushall()
 
-    assert await watch_on(redis, tmp_path).find("oak", MachineStore(redis)) == OAK
+    assert await watch_on(redis, tmp_path).find("oak", MachineStore(redis, seal())) == OAK
     assert stat.S_IMODE((tmp_path / ROLL_FILE).stat().st_mode) == 0o600
 
 
 async def test_what_was_known_long_ago_is_not_put_back(redis: Any, tmp_path: Path) -> None:
     """Who was shut out since would be let in again."""
-    await MachineStore(redis).enter(OAK, "")
+    await MachineStore(redis, seal()).enter(OAK, "")
     await watch_on(redis, tmp_path).look()
     await redis.flushall()
     then = time.time() - OLDEST_S - 5
     os.utime(tmp_path / ROLL_FILE, (then, then))
 
-    assert await watch_on(redis, tmp_path).find("oak", MachineStore(redis)) is None
+    assert await watch_on(redis, tmp_path).find("oak", MachineStore(redis, seal())) is None
 
 
 async def test_the_last_machine_to_leave_is_not_taken_for_a_loss(
     redis: Any, tmp_path: Path
 ) -> None:
-    machines, watch = MachineStore(redis), watch_on(redis, tmp_path)
+    machines, watch = MachineStore(redis, seal()), watch_on(redis, tmp_path)
     await machines.enter(OAK, "")
     await watch.look()
 
     await machines.forget("oak")
 
-    assert await watch.find("oak", MachineStore(redis)) is None
+    assert await watch.find("oak", MachineStore(redis, seal())) is None
     assert (await watch.look()).machines == {}
 
 
 async def test_who_joined_after_the_loss_stays_as_it_is(redis: Any, tmp_path: Path) -> None:
-    machines, watch = MachineStore(redis), watch_on(redis, tmp_path)
+    machines, watch = MachineStore(redis, seal()), watch_on(redis, tmp_path)
     await machines.enter(OAK, "")
     await redis.sadd(streams.FORGOTTEN, "ash")
     await watch.look()
@@ -155,4 +156,4 @@ class NoRedis:
 
 async def test_a_roll_that_makes_no_sense_is_an_outage_and_no_fault() -> None:
     with pytest.raises(UNAVAILABLE, match="makes no sense"):
-        await MachineStore(NoRedis()).roll()  # type: ignore[arg-type]
+        await MachineStore(NoRedis(), seal()).roll()  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_hub.join.tokens import JoinTokenStore
 from adsum_hub.redis_access import Bulkhead
 from adsum_hub.rest.api import BadRequestError, add_endpoints, explain
+from tests.seals import seal
 
 
 class Joining:
@@ -118,11 +119,11 @@ async def test_a_login_that_stayed_in_redis_goes_too(redis: Any) -> None:
 
     async def look() -> None: ...
 
-    machines = MachineStore(redis)
+    machines = MachineStore(redis, seal())
     await machines.enter(JoinedMachine("oak", "oak", "d", 1, "ingest", "t"), "")
     rights, watch = SimpleNamespace(withdraw_if_any=withdraw_if_any), SimpleNamespace(look=look)
     roster: Any = SimpleNamespace(hosts={})
-    hosts = Leaving(roster, JoinTokenStore(redis), machines, rights, watch, lambda: 1, None)  # type: ignore[arg-type] # as far as they are asked
+    hosts = Leaving(roster, JoinTokenStore(redis, seal()), machines, rights, watch, lambda: 1, None)  # type: ignore[arg-type] # as far as they are asked
 
     await hosts.revoke_host("oak")
 

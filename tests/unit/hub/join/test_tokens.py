@@ -10,6 +10,7 @@ from fakeredis import FakeAsyncRedis
 from adsum_hub.auth.credentials import digest_of, id_of
 from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
 from adsum_shared import streams
+from tests.seals import seal
 
 NOW = 1_764_000_000_000
 DIGEST, OTHER = digest_of("one"), digest_of("other")
@@ -24,7 +25,7 @@ async def redis() -> AsyncIterator[FakeAsyncRedis]:
 
 @pytest.fixture
 def store(redis: FakeAsyncRedis) -> JoinTokenStore:
-    return JoinTokenStore(redis)
+    return JoinTokenStore(redis, seal())
 
 
 def held(digest: str = DIGEST, *, reusable: bool = False, since: int = NOW) -> StoredJoinToken:
@@ -61,7 +62,9 @@ async def test_what_is_no_token_is_unknown(
     store: JoinTokenStore, redis: FakeAsyncRedis, stored: bytes | None
 ) -> None:
     if stored is not None:
-        await redis.set(streams.join_token(DIGEST), stored)
+        key = streams.join_token(DIGEST)
+        await redis.set(key, seal().sign(key, stored))
+        await redis.zadd(streams.JOIN_TOKENS, {DIGEST: NOW + 1000})
 
     assert await store.take(DIGEST, "a", NOW) == "unknown"
 
@@ -125,20 +128,21 @@ async def test_a_token_revoked_meanwhile_is_not_brought_back(store: JoinTokenSto
     assert not await store.revoke(id_of(DIGEST))
 
 
-class RevokedOnceRead(FakeAsyncRedis):
-    async def get(self, name: str) -> bytes | None:  # type: ignore[override]
-        found: bytes | None = await super().get(name)
-        await self.delete(name)
+class RevokedOnceRead(JoinTokenStore):
+    async def find(self, digest: str) -> StoredJoinToken | None:
+        found = await super().find(digest)
+        await self._redis.delete(self._prefix + digest)
         return found
 
 
-async def test_a_token_revoked_between_look_and_use_lets_no_machine_in() -> None:
-    async with RevokedOnceRead() as redis:
-        store = JoinTokenStore(redis)
-        await store.issue(DIGEST, held(), NOW)
+async def test_a_token_revoked_between_look_and_use_lets_no_machine_in(
+    redis: FakeAsyncRedis,
+) -> None:
+    store = RevokedOnceRead(redis, seal())
+    await store.issue(DIGEST, held(), NOW)
 
-        assert await store.take(DIGEST, "a", NOW) == "unknown"
-        assert not await redis.exists(streams.join_token(DIGEST))
+    assert await store.take(DIGEST, "a", NOW) == "unknown"
+    assert not await redis.exists(streams.join_token(DIGEST))
 
 
 async def test_the_good_ones_are_listed_latest_first(store: JoinTokenStore) -> None:

@@ -18,6 +18,7 @@ from adsum_hub.join.joining import LOCAL_HUB, Joining, vouched
 from adsum_hub.join.rights import Addresses
 from adsum_hub.join.tokens import JoinTokenAsked, JoinTokenStore
 from tests.authorities import Authority
+from tests.seals import seal
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ async def test_an_address_where_nobody_answers_keeps_nobody_waiting(
 
 def joining(redis: Any, url: str) -> Joining:
     parts: dict[str, Any] = dict.fromkeys(Joining.__dataclass_fields__)
-    parts |= {"tokens": JoinTokenStore(redis), "clock": lambda: 0}
+    parts |= {"tokens": JoinTokenStore(redis, seal()), "clock": lambda: 0}
     parts["addresses"] = Addresses("redis://r", None, url)
     return Joining(**parts)
 

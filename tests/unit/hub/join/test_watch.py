@@ -18,6 +18,7 @@ from adsum_hub.join.machines import (
     expel,
 )
 from adsum_hub.join.rights import NoRightsError
+from tests.seals import seal
 from tests.story import working
 
 
@@ -34,7 +35,7 @@ class Rights:
 
 class Roles(MachineStore):
     def __init__(self) -> None:
-        super().__init__(None)  # type: ignore[arg-type] # not asked
+        super().__init__(None, seal())  # type: ignore[arg-type] # not asked
 
     async def sweep(self, forgotten: list[str]) -> None: ...
 
@@ -119,7 +120,7 @@ async def test_who_goes_another_way_is_to_have_no_login(way: Any, state: Any, di
     from fakeredis import FakeAsyncRedis
 
     async with FakeAsyncRedis() as redis:
-        machines = MachineStore(redis)
+        machines = MachineStore(redis, seal())
         await machines.put(machine("oak", way=way, state=state))
 
         assert await machines.entitled("oak") == digest

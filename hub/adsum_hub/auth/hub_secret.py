@@ -1,0 +1,274 @@
+"""Finds or makes the secret that seals records, compares it with Redis, and signs records of an earlier version.
+
+Redis has a probe: a record that the secret sealed. A hub whose secret does not fit the probe stops,
+or two hubs would refuse each other's sign-ins.
+
+Records from before there was a secret are signed once, by a hub whose state directory is older than
+the upgrade. What says so is a file in that directory: a mark in Redis could be deleted to have
+planted records signed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import msgspec
+
+from adsum_hub.auth.credentials import Credential
+from adsum_hub.auth.seal import REVOKED_FILE, RecordSeal, RevokedCredentials
+from adsum_hub.auth.sealed import LEAST_SECRET, sealed, unsealed
+from adsum_hub.clock import Clock
+from adsum_hub.redis_access import answered_within
+from adsum_hub.settings import HubSettings
+from adsum_shared import AdsumError, streams
+from adsum_shared.connect import UNAVAILABLE, Redis, require_recent, wanted
+from adsum_shared.private_files import open_private, write_private
+
+log = logging.getLogger(__name__)
+
+SECRET_FILE = "hub-secret"  # noqa: S105 - a name
+NOTE_FILE = "records-signed"
+#: Files that hubs of earlier versions have written.
+_OF_EARLIER = ("command-key.pem", "roll.json")
+INTERVAL_S = 2.0
+START_S = 2.0
+FOREIGN = (
+    "The probe of the hub's secret in Redis is not this hub's. Another hub with another secret "
+    "runs there, or somebody changed it. This hub does not start again until that is settled."
+)
+_SHARE = (
+    "Copy the file hub-secret from the state directory of a hub that runs there, and name the copy in "
+    f"ADSUM_HUB_SECRET_FILE. If no hub has it any more: delete the key {streams.SECRET_PROBE} in Redis and start the hub; "
+    "everybody then has to sign in again, and machines have to join again."
+)
+Note = Literal["begun", "done"]
+
+
+class HubSecretError(AdsumError):
+    """The hub has no secret that it can use. The text names the cause and the next step."""
+
+
+def read_secret(settings: HubSettings) -> bytes | None:
+    """Return the secret that is set, or that this hub has made; None if there is none. Raises HubSecretError."""
+    file = settings.state_dir / SECRET_FILE
+    try:
+        if settings.hub_secret:
+            return _long_enough(settings.hub_secret.encode(), "ADSUM_HUB_SECRET")
+        if settings.hub_secret_file:
+            file = settings.hub_secret_file
+            return _long_enough(file.read_bytes(), str(file))
+        with os.fdopen(open_private(file, os.O_RDONLY), "rb") as own:
+            if os.fstat(own.fileno()).st_mode & 0o077:
+                raise HubSecretError(f"Others may read {file}, the hub's secret: chmod 600 it.")
+            return _long_enough(own.read(), str(file))
+    except FileNotFoundError as error:
+        if not settings.hub_secret_file:
+            return None
+        raise HubSecretError(f"{file} is not there. Correct ADSUM_HUB_SECRET_FILE.") from error
+    except OSError as error:
+        cause = error.strerror or error
+        step = "Make it a file of the user who runs the hub."
+        raise HubSecretError(
+            f"The hub's secret, {file}, cannot be read: {cause}. {step}"
+        ) from error
+
+
+def _long_enough(text: bytes, name: str) -> bytes:
+    secret = text.strip()
+    if len(secret) < LEAST_SECRET:
+        raise HubSecretError(
+            f"{name} holds {len(secret)} bytes; a secret has at least {LEAST_SECRET} bytes. "
+            "Make one: openssl rand -hex 32"
+        )
+    return secret
+
+
+def fits(secret: bytes, probe: bytes) -> bool:
+    return unsealed(secret, streams.SECRET_PROBE, probe) is not None
+
+
+class HubSecret:
+    """The hub's secret, from its start until it ends. It gives `seal` the secret once Redis agrees."""
+
+    def __init__(self, settings: HubSettings, clock: Clock) -> None:
+        """Raises HubSecretError."""
+        self._settings, self._folder, self._clock = settings, settings.state_dir, clock
+        self._secret = read_secret(settings)
+        self.seal = RecordSeal(None, RevokedCredentials(self._folder / REVOKED_FILE, clock))
+        # First: later this hub writes such files itself, and would look like an earlier version.
+        if self._note() is None and not any((self._folder / each).exists() for each in _OF_EARLIER):
+            self._write_note("done")
+
+    async def run(self, redis: Redis) -> None:
+        """Compares, and exchanges revocations with other hubs. Raises HubSecretError."""
+        while wanted():
+            try:
+                await self.look(redis)
+            except UNAVAILABLE as error:
+                log.debug("the hub's secret could not be compared: %s", error)
+            await asyncio.sleep(INTERVAL_S)
+
+    async def start(self, redis: Redis) -> None:
+        """As `look`, once; a Redis that is away is left to `run`. Raises HubSecretError."""
+        with contextlib.suppress(*UNAVAILABLE, TimeoutError):
+            await answered_within(self.look(redis), START_S)
+
+    async def look(self, redis: Redis) -> None:
+        """Raises HubSecretError, UNAVAILABLE."""
+        if self.seal.secret is None:
+            self.seal.secret = await self._settled(redis)
+        elif (probe := await self._probe(redis)) is None:  # Redis was emptied
+            await self._put_probe(redis, self.seal.secret)
+        elif not fits(self.seal.secret, probe) and FOREIGN not in self.seal.remarks:
+            log.error(FOREIGN)
+            self.seal.remarks.append(FOREIGN)
+        await self.seal.exchange(redis)
+
+    async def _settled(self, redis: Redis) -> bytes:
+        """Return the secret that Redis's records are, or will be, sealed with. Raises HubSecretError."""
+        require_recent(await redis.info("server"))
+        probe, secret = await self._probe(redis), self._secret
+        if probe is None:
+            if secret is None:
+                secret = self._secret = await asyncio.to_thread(self._make)
+            if self._note() is None:
+                self._write_note("begun")
+            if not await self._put_probe(redis, secret):  # another hub was first, and signs
+                self._write_note("done")
+                return await self._settled(redis)
+        elif secret is None:
+            raise HubSecretError(f"Redis has records that a hub's secret sealed. {_SHARE}")
+        elif not fits(secret, probe):
+            raise HubSecretError(f"Records in Redis are sealed with another secret. {_SHARE}")
+        if self._note() == "begun":
+            await self._sign_earlier(redis, secret)
+        elif probe is None:
+            await self._warn_of_unsigned(redis, secret)
+        self._write_note("done")
+        return secret
+
+    async def _probe(self, redis: Redis) -> bytes | None:
+        server: Any = redis
+        probe: bytes | None = await server.get(streams.SECRET_PROBE)
+        return probe
+
+    async def _put_probe(self, redis: Redis, secret: bytes) -> bool:
+        record = msgspec.json.encode({"since": self._clock()})
+        probe = sealed(secret, streams.SECRET_PROBE, record)
+        return bool(await redis.set(streams.SECRET_PROBE, probe, nx=True))
+
+    def _make(self) -> bytes:
+        """Whole or not at all, and the first of two hubs of one directory wins. Raises HubSecretError."""
+        file, secret = self._folder / SECRET_FILE, secrets.token_hex(32).encode()
+        try:
+            with contextlib.suppress(FileExistsError):
+                write_private(file, secret + b"\n", replace=False)
+        except OSError as error:
+            raise HubSecretError(
+                f"The hub's secret cannot be written to {file}: {error.strerror or error}. Free space "
+                "there, or set ADSUM_HUB_SECRET."
+            ) from error
+        return read_secret(self._settings) or secret
+
+    def _note(self) -> Note | None:
+        """Raises HubSecretError."""
+        try:
+            note = (self._folder / NOTE_FILE).read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise HubSecretError(f"{self._folder / NOTE_FILE} cannot be read: {error}.") from error
+        return "begun" if note == "begun" else "done"
+
+    def _write_note(self, note: Note) -> None:
+        """Raises HubSecretError."""
+        if self._note() == note:
+            return
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(self._folder / NOTE_FILE, f"{note}\n".encode())
+        except OSError as error:
+            cause = error.strerror or error
+            raise HubSecretError(
+                f"{self._folder / NOTE_FILE} cannot be written: {cause}. Free space there."
+            ) from error
+
+    async def _sign_earlier(self, redis: Redis, secret: bytes) -> None:
+        """Signs what the indexes list and no secret has sealed, and names the admin credentials among it."""
+        server: Any = redis
+        signed, admins = 0, list[str]()
+        async for key, field, raw in _listed(server):
+            record = _plain(raw)
+            if unsealed(secret, key, raw, field) is not None or record is None:
+                continue
+            after = sealed(secret, key, record, field)
+            if field is None:  # XX: a record that was revoked in this moment stays away
+                signed += bool(await server.set(key, after, xx=True, keepttl=True))
+            elif await server.hexists(key, field):
+                signed += 1
+                await server.hset(key, field, after)
+            if (admin := _admin(record)) is not None:
+                admins.append(f"{admin.id} ({admin.name!r})")
+        # Each hub publishes its own again; one of an unknown writer is not to be trusted.
+        await server.delete(streams.COMMAND_KEYS)
+        if signed:
+            log.warning("signed %d records of an earlier version", signed)
+        if admins:
+            text = ", ".join(admins)
+            log.warning("the upgrade signed these admin credentials, check them: %s", text)
+            self.seal.remarks.append(
+                f"The upgrade signed {len(admins)} admin credentials that it found. Check them: "
+                "adsum hub tokens list; adsum hub sign-ins list. The hub's log names them."
+            )
+
+    async def _warn_of_unsigned(self, redis: Redis, secret: bytes) -> None:
+        number = 0
+        async for key, field, raw in _listed(redis):
+            number += unsealed(secret, key, raw, field) is None
+        if number:
+            text = (
+                f"{number} sign-ins, tokens and machines in Redis were not signed by this hub's "
+                "secret, so they open nothing. Sign in again: adsum login on the hub's machine. "
+                "Machines have to join again: adsum hub tokens create --join"
+            )
+            log.error("%s", text)
+            self.seal.remarks.append(text)
+
+
+async def _listed(server: Any) -> AsyncIterator[tuple[str, str | None, bytes]]:
+    """Yield key, field and content of each record that an index lists."""
+    for kind, index in (
+        (lambda digest: streams.entry_pass("sign-in", digest), streams.entry_passes("sign-in")),
+        (lambda digest: streams.entry_pass("token", digest), streams.entry_passes("token")),
+        (streams.join_token, streams.JOIN_TOKENS),
+    ):
+        for digest in await server.zrange(index, 0, -1):
+            key = kind(digest.decode(errors="replace"))
+            if (raw := await server.get(key)) is not None:
+                yield key, None, raw
+    for field, raw in (await server.hgetall(streams.MACHINES)).items():
+        name = field.decode(errors="replace")
+        if name != streams.MACHINES_MARK:
+            yield streams.MACHINES, name, raw
+
+
+def _plain(raw: bytes) -> bytes | None:
+    """Return an object with each key once; None if it is none."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(raw, type=dict[str, Any]))
+    except msgspec.DecodeError:
+        return None
+
+
+def _admin(raw: bytes) -> Credential | None:
+    try:
+        credential = msgspec.json.decode(raw, type=Credential)
+    except msgspec.DecodeError:
+        return None
+    return credential if credential.role == "admin" else None
