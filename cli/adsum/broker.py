@@ -34,7 +34,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from adsum.config import read_settings, require_url
-from adsum.outcome import CommandError, Exit, say
+from adsum.outcome import CommandError, Exit, agrees, say
 from adsum.supervise import Part, Say, launcher
 from adsum_shared import __version__, streams
 from adsum_shared.connect import UNAVAILABLE, Redis, open_redis, require_recent
@@ -325,6 +325,24 @@ FORMAT = 1
 Kind = Literal["string", "hash", "set", "zset", "stream"]
 #: What ends so soon is said anew by whoever said it: heartbeats, wishes, drafts.
 PASSING_MS = 60_000
+#: Of use for minutes or once. A restored one would let somebody in again.
+LEFT_OUT = (streams.login_code(""), streams.join_token(""), streams.JOIN_TOKENS)
+#: What the hub's secret has sealed; of no use without it.
+SEALED = (
+    streams.entry_pass("sign-in", ""),
+    streams.entry_pass("token", ""),
+    streams.entry_passes("sign-in"),
+    streams.entry_passes("token"),
+    streams.MACHINES,
+    streams.COMMAND_KEYS,
+    streams.SECRET_PROBE,
+    streams.REVOKED,
+)
+NOT_SEALED = (
+    "The sign-ins, tokens and machines in this backup are not sealed with this hub's secret, so they are "
+    "left out: everybody has to sign in again, and machines have to join again. To keep them, stop here and name "
+    "the secret of the hub that they are from in ADSUM_HUB_SECRET_FILE."
+)
 SCANNED = 1_000
 KEPT = "Nothing was changed."
 
@@ -514,7 +532,8 @@ def back_up(to: str, state_dir: Path | None, redis_url: str | None) -> None:
     there = CommandError(f"{to} is there already. Name another file, or move it away.")
     if to != "-" and Path(to).exists():
         raise there
-    records: list[StoredKey] = _on(url, read_all)
+    stored: list[StoredKey] = _on(url, read_all)
+    records = [each for each in stored if not each.key.startswith(LEFT_OUT)]
     if not records:
         raise CommandError(f"Nothing of Adsum lies in {address_of(url)}, so no file was written.")
     packed = pack({"adsum": __version__, "schema": streams.SCHEMA_NUMBER}, records)
@@ -530,6 +549,10 @@ def back_up(to: str, state_dir: Path | None, redis_url: str | None) -> None:
         raise CommandError(f"{to} cannot be written: {error.strerror}.") from error
     hosts = sum(record.key.endswith("}:snap") for record in records)
     say(f"{len(records)} keys, of {hosts} machines, from {address_of(url)}.")
+    say(
+        "The hub's secret is not in it (hub-secret in the hub's state directory, or ADSUM_HUB_SECRET). Store "
+        "a copy elsewhere: restored without it, the backup signs everybody out."
+    )
 
 
 def restore(source: str, state_dir: Path | None, redis_url: str | None, *, replace: bool) -> None:
@@ -550,6 +573,9 @@ def restore(source: str, state_dir: Path | None, redis_url: str | None, *, repla
             f"({__version__}). Upgrade this one first. {KEPT}"
         )
 
+    records = [each for each in records if not each.key.startswith(LEFT_OUT)]
+    records = _without_foreign(records, state_dir, redis_url)
+
     async def put_back(redis: Redis) -> None:
         there = await keys_of(redis)
         if there and not replace:
@@ -557,10 +583,44 @@ def restore(source: str, state_dir: Path | None, redis_url: str | None, *, repla
                 f"{address} holds {len(there)} keys of Adsum already. Stop the hubs, and give "
                 f"--replace to have the backup in their place. {KEPT}"
             )
-        await write_all(redis, records, there)
+        await write_all(redis, _with_revoked(records, await _revoked(redis)), there)
 
     _on(url, put_back)
     say(f"{len(records)} keys are in {address} as the backup has them. Start the hubs again.")
+
+
+def _without_foreign(
+    records: list[StoredKey], state_dir: Path | None, redis_url: str | None
+) -> list[StoredKey]:
+    """Return what a hub with the secret of this machine can use. Raises CommandError, HubSecretError."""
+    from adsum_hub.auth.hub_secret import fits, read_secret
+    from adsum_hub.settings import HubSettings
+
+    secret = read_secret(read_settings(HubSettings, state_dir=state_dir, redis_url=redis_url))
+    probe = next((raw(each.value) for each in records if each.key == streams.SECRET_PROBE), None)
+    if fits(secret, probe) if secret and probe else not (secret or probe):
+        return records  # with neither, the hub that is upgraded signs what it finds
+    left = [each for each in records if not each.key.startswith(SEALED)]
+    hubs_own = (streams.SECRET_PROBE, streams.REVOKED)
+    if len(left) < sum(each.key not in hubs_own for each in records):
+        say(NOT_SEALED)
+        if sys.stdin.isatty() and not agrees("Restore without them? [Y/n] "):
+            raise CommandError(KEPT)
+    return left
+
+
+async def _revoked(redis: Any) -> dict[str, str]:
+    revoked: dict[str, str] = text(await redis.hgetall(streams.REVOKED))
+    return revoked
+
+
+def _with_revoked(records: list[StoredKey], revoked: dict[str, str]) -> list[StoredKey]:
+    """Return them with what was revoked since, so that nothing of it is good again."""
+    if not revoked:
+        return records
+    others = [each for each in records if each.key != streams.REVOKED]
+    before: Any = next((each.value for each in records if each.key == streams.REVOKED), {})
+    return [*others, StoredKey(streams.REVOKED, "hash", None, {**before, **revoked})]
 
 
 def _url(state_dir: Path | None, redis_url: str | None) -> str:

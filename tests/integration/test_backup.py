@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -15,10 +16,16 @@ import httpx
 import pytest
 import redis
 
+from adsum_hub.auth.seal import REVOKED_FILE
+from adsum_hub.join.machines import JoinedMachine, MachineStore
 from adsum_shared import streams
+from adsum_shared.connect import open_redis
 from tests import forked
 from tests.brokers import Broker, running_broker
-from tests.hub_processes import AgentCollector, HubProcess
+from tests.hub_processes import AgentCollector, HubProcess, started
+from tests.joining import join_token
+from tests.seals import SECRET, seal
+from tests.signing_in import admin, asking, link, log_in, make_token, sign_in
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(90), pytest.mark.slow]
@@ -39,9 +46,11 @@ def other(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-def adsum(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def adsum(
+    *words: str, given: bytes = b"", secret: str = SECRET
+) -> subprocess.CompletedProcess[bytes]:
     env = {k: v for k, v in os.environ.items() if not k.startswith("ADSUM_")}
-    return forked.run_bytes("hub", *words, env=env, told=given)
+    return forked.run_bytes("hub", *words, env={**env, "ADSUM_HUB_SECRET": secret}, told=given)
 
 
 def back_up(broker: Broker, file: Path | str) -> subprocess.CompletedProcess[bytes]:
@@ -84,6 +93,7 @@ def fill(broker: Broker) -> None:
         client.set(streams.beat(HOST), b"{}", px=streams.BEAT_TTL_MS)
         client.set(streams.notify_rule("r"), ODD, px=streams.NOTIFY_KEEP_MS)
         client.zadd(streams.entry_passes("token"), {b"d1": 1.5, b"d2": 2**52 + 1})
+        client.set(streams.SECRET_PROBE, seal().sign(streams.SECRET_PROBE, b"{}"))
         client.set("somebody:else", b"keep")
 
 
@@ -285,6 +295,98 @@ async def test_a_hub_and_a_collector_go_on_from_a_restored_backup(
     finally:
         collector.kill()
         hub.kill()
+
+
+@pytest.fixture
+def hub(tmp_path: Path, broker: Broker) -> Iterator[HubProcess]:
+    hub = HubProcess(tmp_path / "hub", broker.url, sign_in="on")
+    with started(hub):
+        yield hub
+
+
+def is_let_in(hub: HubProcess, **shown: str) -> bool:
+    with asking(hub, **shown) as client:
+        return client.get("/api/v1/me").status_code == 200
+
+
+@pytest.mark.core
+def test_what_was_revoked_or_used_since_stays_so_and_the_rest_comes_back(
+    hub: HubProcess, broker: Broker, tmp_path: Path
+) -> None:
+    revoked, gone = make_token(hub, "admin")
+    _, kept = make_token(hub, "viewer")
+    code, token = link(hub), join_token(hub)
+    back_up(broker, tmp_path / "b")
+    with admin(hub) as client:
+        client.delete(f"/api/v1/tokens/{revoked}")
+    cookie = sign_in(hub)
+    hub.stop()
+
+    done = adsum("restore", str(tmp_path / "b"), "--redis-url", broker.url, "--replace")
+    (hub.state_dir / REVOKED_FILE).unlink()  # another hub: it knows by Redis alone
+    hub.start()
+
+    assert done.returncode == 0, done.stderr
+    assert b"left out" not in done.stderr
+    assert is_let_in(hub, token=kept)
+    assert not is_let_in(hub, token=gone)
+    assert not is_let_in(hub, cookie=cookie), "it is newer than the backup"
+    assert log_in(hub, code).status_code == 401
+    with asking(hub) as client:
+        assert client.post("/api/v1/join/check", json={"token": token}).status_code == 401
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("secret", ["", "another secret, which is as long as need be"])
+def test_without_the_secret_everybody_is_signed_out_which_is_said_first(
+    hub: HubProcess, broker: Broker, other: Broker, tmp_path: Path, secret: str
+) -> None:
+    _, token = make_token(hub)
+    assert b"secret is not in it" in back_up(broker, tmp_path / "b").stderr
+    elsewhere = ("--redis-url", other.url, "--state-dir", str(tmp_path / "new"))
+
+    done = adsum("restore", str(tmp_path / "b"), *elsewhere, secret=secret)
+
+    assert done.returncode == 0, done.stderr
+    said, _, after = done.stderr.partition(b"keys are in")
+    assert b"everybody has to sign in again" in said
+    assert b"ADSUM_HUB_SECRET_FILE" in said
+    assert after
+    new = HubProcess(tmp_path / "new", other.url, sign_in="on")
+    if secret:
+        new.env["ADSUM_HUB_SECRET"] = secret
+    else:
+        del new.env["ADSUM_HUB_SECRET"]
+    with started(new):
+        assert not is_let_in(new, token=token)
+        _, later = make_token(new)
+        assert is_let_in(new, token=later)
+
+
+@pytest.mark.core
+def test_a_machine_that_was_shut_out_since_stays_so(broker: Broker, tmp_path: Path) -> None:
+    """Its record comes back, and its secret opens nothing."""
+
+    async def change(state: str) -> JoinedMachine | None:
+        async with open_redis(broker.url) as client:
+            machines = MachineStore(client, seal())
+            if state:
+                machine = JoinedMachine(HOST, "oak", "d" * 64, 1, "ingest", "t", state=state)  # type: ignore[arg-type] # a State
+                await machines.put(machine)
+            trust = seal()
+            await trust.exchange(client)
+            return await MachineStore(client, trust).find(HOST)
+
+    fill(broker)
+    asyncio.run(change("in"))
+    back_up(broker, tmp_path / "b")
+    asyncio.run(change("reset"))
+
+    adsum("restore", str(tmp_path / "b"), "--redis-url", broker.url, "--replace")
+
+    found = asyncio.run(change(""))
+    assert found is not None
+    assert found.state == "revoked"
 
 
 def titles(hub: HubProcess) -> set[str]:
