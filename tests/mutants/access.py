@@ -6,13 +6,52 @@ from tests.mutants.runner import Edit, Mutant
 
 _GATE = "hub/adsum_hub/auth/gate.py"
 _ENDPOINTS = "hub/adsum_hub/session_endpoints.py"
+_CREDENTIALS = "hub/adsum_hub/auth/credentials.py"
 _SHIM = "collector/adsum_collector/shim.py"
 
 _AUTH = "tests/unit/hub/auth/test_authenticator.py"
 _REPORTING = "tests/unit/hub/test_session_endpoints.py"
 _OWN = f"{_REPORTING}::test_a_token_is_good_for_its_own_session_alone"
 
+_STORE = "tests/unit/hub/auth/test_store.py"
+_SECRET = "tests/integration/test_hub_secret.py"
+
 MUTANTS = (
+    Mutant(
+        "A record that the hub's secret did not seal opens nothing.",
+        (Edit("hub/adsum_hub/auth/sealed.py", "unsealed", "record if valid else None", "record"),),
+        (f"{_SECRET}::test_the_hubs_redis_login_alone_opens_nothing",),
+    ),
+    Mutant(
+        "A revoked credential stays so when its old record is put back.",
+        (Edit(_CREDENTIALS, "SecretStore._decoded", "digest in self._seal.revoked", "False"),),
+        (f"{_STORE}::test_an_old_record_put_back_after_it_was_revoked_lets_nobody_in",),
+    ),
+    Mutant(
+        "A credential that its list does not name opens nothing.",
+        (Edit(_CREDENTIALS, "SecretStore.find", "raw is not None and ...", "False"),),
+        (f"{_STORE}::test_a_record_that_no_list_names_lets_nobody_in",),
+    ),
+    Mutant(
+        "A hub with an empty state directory signs no records of an earlier version.",
+        (
+            Edit(
+                "hub/adsum_hub/auth/hub_secret.py",
+                "HubSecret.__init__",
+                "self._note() is None and ...",
+                "False",
+            ),
+        ),
+        (f"{_SECRET}::test_a_hub_with_an_empty_state_directory_signs_nothing_and_says_so",),
+    ),
+    Mutant(
+        "A changed or second key of a hub takes a person.",
+        (Edit("cli/adsum/control.py", "_require_yes", "new and ...", "False"),),
+        (
+            "tests/integration/test_cli_control.py"
+            "::test_a_changed_or_second_key_takes_a_person_and_yes_does_not_count",
+        ),
+    ),
     Mutant(
         "While Redis is away, a remembered sign-in cannot change anything.",
         (Edit(_GATE, "Authenticator.authenticate", "not only_looks", "False"),),
