@@ -36,9 +36,9 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: The most lines that a package may have. Lower a budget with each change; raise one only with the
 #: reason in the commit's body.
 LINE_BUDGETS = {
-    "adsum": 13375,
+    "adsum": 13435,
     "adsum_collector": 23880,
-    "adsum_hub": 19620,
+    "adsum_hub": 20180,
     "adsum_shared": 5110,
     "page": 16990,
 }
