@@ -38,7 +38,7 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 LINE_BUDGETS = {
     "adsum": 13435,
     "adsum_collector": 23880,
-    "adsum_hub": 20180,
+    "adsum_hub": 20185,
     "adsum_shared": 5110,
     "page": 16990,
 }

@@ -244,7 +244,9 @@ def test_a_revoked_credential_names_what_it_made(hub: HubProcess) -> None:
     first, secret = make_token(hub, "admin")
     with asking(hub, token=secret) as client:
         made = client.post("/api/v1/tokens", json=wish).json()
-        code = client.post("/api/v1/login-links", json={"name": "x"}).json()["code"]
+        code, late = (
+            client.post("/api/v1/login-links", json={"name": "x"}).json()["code"] for _ in range(2)
+        )
     with asking(hub, token=made["secret"]) as client:
         grandchild = client.post("/api/v1/tokens", json=wish).json()["token"]
     with asking(hub) as client:
@@ -255,6 +257,8 @@ def test_a_revoked_credential_names_what_it_made(hub: HubProcess) -> None:
         (browser,) = client.get("/api/v1/sign-ins").json()["sign_ins"]
         assert client.delete(f"/api/v1/tokens/{other['id']}").json()["tokens"] == []
 
+    with asking(hub) as client:
+        assert client.post("/api/v1/login", json={"code": late}).status_code == 401
     assert (made["token"]["by"], grandchild["by"]) == (first, made["token"]["id"])
     assert (other["by"], browser["by"]) == ("", first)
     assert set(revoked["tokens"]) == {made["token"]["id"], grandchild["id"]}

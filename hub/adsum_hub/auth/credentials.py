@@ -269,6 +269,8 @@ class LoginCodes(SecretStore[LoginCode]):
         code = _checked(await self.find(digest), now)
         if not isinstance(code, LoginCode):
             return code
+        if code.by in map(id_of, self._seal.revoked.current()):  # whoever made it was revoked
+            return "unknown"
         over = msgspec.structs.replace(code, used=True)
         # Whoever gets back the unused one has it: of two logins at once, one.
         taken = _checked(await self.replace(digest, over, streams.LOGIN_CODE_KEEP_MS), now)
