@@ -40,7 +40,7 @@ LINE_BUDGETS = {
     "adsum_collector": 23880,
     "adsum_hub": 20185,
     "adsum_shared": 5110,
-    "page": 16990,
+    "page": 17000,
 }
 WEB = PACKAGES["adsum_hub"] / "web"
 #: The page's own files, without what is vendored.

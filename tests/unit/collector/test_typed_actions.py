@@ -42,7 +42,14 @@ class Terminal:
         return ""
 
     def type_prompt(
-        self, pane: TmuxPane, keyboard: Keyboard, text: str, draft: str, rests: Callable[[], bool]
+        self,
+        pane: TmuxPane,
+        keyboard: Keyboard,
+        text: str,
+        draft: str,
+        rests: Callable[[], bool],
+        *,
+        vim: bool,
     ) -> bool:
         self.typed.append(text)
         if self.fails:

@@ -31,7 +31,21 @@ export function Card({ entry, first }) {
   const session = entry.view.value;
   const { state } = session;
   const absent = session.reachability === "offline";
-  const cwd = openRequests(session)[0]?.hold?.cwd || session.cwd;
+  const request = openRequests(session)[0];
+  const held = isHeld(session);
+  const cwd = request?.hold?.cwd || session.cwd;
+  // Above what is asked, where a press decides: on a phone what is below the buttons is below the screen.
+  const where = html`
+    <p class="where" data-held=${held}>
+      <${Icon} name="terminal" />
+      <span>
+        ${held ? "Answer it here, or in its terminal" : remedyOf(state)} on <b>${plain(session.host)}</b>
+        ${cwd && html`
+          , in <code><${Code} text=${cwd} /></code>
+        `}
+      </span>
+    </p>
+  `;
   const classes = [
     "card",
     first && "card-first",
@@ -71,24 +85,14 @@ export function Card({ entry, first }) {
           <${NewMark} entry=${entry} />
           <${Opener} session=${session} />
         </h3>
-        ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} whole=${isHeld(session)} />`}
-        ${isHeld(session) && html`<${Control} part="Card" quiet session=${session} />`}
+        ${held && where}
+        ${state.group === "needs_you" && html`<${AskBlock} ask=${askOfSession(session)} whole=${held} />`}
+        ${held && html`<${Control} part="Card" quiet session=${session} />`}
         <${Latest} session=${session} />
         <${Meta} session=${session} />
         <${Branches} list=${session.children ?? []} />
         <${Problems} session=${session} />
-        ${(first || (state.group === "needs_you" && !absent && openRequests(session)[0])) && html`
-          <p class="where">
-            <${Icon} name="terminal" />
-            <span>
-              ${isHeld(session) ? "Answer it here, or in its terminal" : remedyOf(state)} on${" "}
-              <b>${plain(session.host)}</b>
-              ${cwd && html`
-                , in <code><${Code} text=${cwd} /></code>
-              `}
-            </span>
-          </p>
-        `}
+        ${!held && (first || (state.group === "needs_you" && !absent && request)) && where}
       </article>
     </li>
   `;
