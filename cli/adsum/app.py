@@ -198,7 +198,7 @@ def join(
 
 @app.command()
 def leave(state_dir: StateDir = None) -> None:
-    """Report to no hub any more: all that joining made goes.
+    """Leave the hub: remove what `join` created, its service and hooks.
 
     Service, hooks and credential; and the hub lets go.
 

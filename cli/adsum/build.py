@@ -28,7 +28,7 @@ def build_of(package: Path) -> Build | None:
 def git_build(checkout: Path) -> Build | None:
     """Return the commit that is checked out, or None where the folder is no checkout or git fails.
 
-    A checkout has its own .git: a repository further up holds other commits.
+    Only a `.git` in this folder counts. A repository further up is another project.
     """
     if not (checkout / ".git").exists():
         return None

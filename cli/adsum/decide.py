@@ -62,8 +62,8 @@ SHORT = 12
 ATTACH = "Answer it at its terminal: adsum attach"
 #: A variable that is not set must not decide whatever request is open.
 UNNAMED = (
-    "With --yes, or without a terminal, `adsum {}` needs a session's id. A variable that is not set is "
-    "none. List the sessions that ask: adsum agents --needs-you"
+    "With --yes, or without a terminal, `adsum {}` needs a session's id. Is a shell variable "
+    "empty? List the sessions that ask: adsum agents --needs-you"
 )
 
 
@@ -75,7 +75,7 @@ class OpenRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecisionAsked:
-    """What was typed. name: of VERBS. sessions: starts of ids; none: a person chooses on the terminal."""
+    """The arguments of a decision. name: a key of VERBS. sessions: id prefixes; none: a person chooses."""
 
     name: str
     sessions: Sequence[str] = ()
@@ -262,7 +262,7 @@ def _cautions(request: RequestView) -> Iterator[str]:
         names = f" ({clean(', '.join(hold.agreed))})" if hold.agreed else ""
         yield f"{len(hold.agreed)} of {hold.persons}{names} have allowed it: it takes that many persons"
     if hold is not None and hold.unverified:
-        yield "unverified: no call of the agent's was heard of that asks so"
+        yield "unverified: no hook or transcript of this session shows this request"
     if hold is not None:
         yield from hold.cautions
 
@@ -398,7 +398,7 @@ def _value(name: str, text: str, about: Any) -> Any:
         raise CommandError(f"{escape_code(name)} is no {kind}: {text!r}.", Exit.USAGE) from error
 
 
-#: Set by Claude Code in all that it runs, as its session's id is.
+#: Claude Code sets this variable, and its session id, in every process that it starts.
 CLAUDE_CODE = "CLAUDECODE"
 #: They run an agent that is a script.
 _INTERPRETERS = ("node", "bun", "deno")

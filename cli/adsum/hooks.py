@@ -201,7 +201,7 @@ class Setup:
         return self._own("parked")
 
     def _own(self, name: str) -> Path:
-        """A note about the hooks in this settings file."""
+        """Return the path of a note about the hooks in this settings file."""
         whose = zlib.crc32(os.fsencode(self.path))
         suffix = "" if self.is_default else f"-{self.agent.name}-{whose:08x}"
         return self.state_dir / "hooks" / f"{name}{suffix}"
@@ -355,7 +355,11 @@ def leave_port(state_dir: Path) -> None:
         for setup in setups_for("user", state_dir):
             if setup.stranger and setup.port in setup.inspect().ports:
                 setup.install(dry_run=False)
-                log.warning("the hooks in %s are taken off port %d", setup.path, setup.port)
+                log.warning(
+                    "switched the hooks in %s from port %d to the shim: another user listens there",
+                    setup.path,
+                    setup.port,
+                )
     except (AdsumError, OSError) as error:
         log.warning("the hooks could not be taken off the port: %s", error)
 

@@ -315,7 +315,9 @@ MaybeSessions = Annotated[
         autocompletion=sessions,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to; needs a session.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Skip the confirmation. Requires a session id.")
+]
 WaitS = Annotated[
     float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for the effect.")
 ]

@@ -50,7 +50,7 @@ class InstalledCopy:
     method: InstallMethod
     #: The Python that runs it.
     python: str
-    #: Whether an index handed it out, so that the installer can look there for the next release.
+    #: Whether it was installed from a package index, where the installer can look for the next release.
     from_index: bool = True
     #: What to install again: the package's name, a folder, or the address of a repository.
     requirement: str = "adsum"

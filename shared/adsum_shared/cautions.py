@@ -22,7 +22,7 @@ _TEXTS: Final = re.compile(
 _PLACES: Final = re.compile(r"(?:paths?|directory|host|ur[il]|endpoint)$")
 #: The most characters of a word that a caution quotes.
 MOST_WORD: Final = 60
-#: The first words of the Unicode names of East Asian letters. One language mixes them, so they are one script.
+#: The first words of the Unicode names of East Asian letters. Japanese and Korean mix them, so they count as one script.
 _EAST_ASIAN: Final = re.compile("CJK|HIRAGANA|KATAKANA|IDEOGRAPHIC|BOPOMOFO|HANGUL|HALFWIDTH")
 #: Letters that belong to no script.
 _COMMON: Final = frozenset(("MICRO", "MODIFIER", "FEMININE", "MASCULINE", "COMBINING"))

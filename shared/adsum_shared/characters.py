@@ -35,7 +35,7 @@ _BLANK_LINES: Final = re.compile(r"\n(?:[ \t]*\r?\n){4,}")
 
 
 def is_invisible(character: str) -> bool:
-    """Return whether it is in the table, which leaves out tab, newline and space; or unassigned."""
+    """Return whether the character is unassigned or in the table. The table omits tab, newline and space."""
     return bool(_INVISIBLE.match(character)) or unicodedata.category(character) == "Cn"
 
 

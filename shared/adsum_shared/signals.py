@@ -206,7 +206,7 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     binding: `commands.binding_of` what this signal shows. verbs: the decisions it takes. for_ms: how long,
     from `at` on. always: the rules that `always` would add, as the agent suggests them, in words.
     persons: how many must decide the same before anything is allowed. cwd: where the tool would run.
-    version: `commands.HOLD_VERSION`; 0 from collectors that bind less than what is shown.
+    version: `commands.HOLD_VERSION`; older collectors send 0: they bind only part of what is shown.
     """
 
     binding: str

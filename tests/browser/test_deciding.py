@@ -70,7 +70,7 @@ async def test_allowing_on_a_card_sends_the_binding_that_was_shown_and_tells_the
     said = page.locator(".toasts .fate")
     await expect(said).to_contain_text("Work on a: Allow Bash: on its way to its machine.")
     await hub.report(1, "sent")
-    await expect(said).to_contain_text("handed over, its effect is not known yet")
+    await expect(said).to_contain_text("sent to the agent; waiting for confirmation")
     await expect(page.locator(".card .do")).to_have_count(0)
     await hub.report(1, "took_effect", requests=())
     await expect(said).to_contain_text("took effect")
@@ -121,7 +121,9 @@ async def test_another_persons_decision_is_shown_with_the_name_and_leaves_no_but
     await hub.report(1, "sent")
     hub.me["name"] = "you"
 
-    await expect(page.locator(".request .fate")).to_contain_text("Bob <b> denied it: handed over")
+    await expect(page.locator(".request .fate")).to_contain_text(
+        "Bob <b> denied it: sent to the agent"
+    )
     await expect(page.locator(".request .do")).to_have_count(0)
 
 

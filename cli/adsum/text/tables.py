@@ -493,7 +493,7 @@ def host_notes(host: HostView, now: int, *, plain: bool = False) -> Iterator[tup
         yield clean(host.problem), "yellow"
     if host.reachability != "live":
         since = moment(host.last_seen, now)
-        yield f"{host.reachability} since {since}: what is listed of it is of then", ""
+        yield f"{host.reachability} since {since}; its sessions are shown as they were then", ""
     for gap in reversed(host.gaps[-GAPS_SHOWN:]):
         yield clean(gap_sentence(gap, now)), "yellow"
     if len(host.gaps) > GAPS_SHOWN:

@@ -24,7 +24,7 @@ from adsum_collector.agents.base import Asked
 from adsum_shared.settings import ConfigError, EntryError, read_entry
 from adsum_shared.signals import ToolRole
 
-#: Stands for a path that nobody knows; it is none.
+#: Placeholder for an unknown path. It cannot be a real path.
 UNKNOWN: Final = "\0"
 MOST_RULES: Final = 100
 MOST_NAME: Final = 60

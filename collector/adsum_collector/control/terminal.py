@@ -278,7 +278,7 @@ def _insert(typing: _Typing, *, vim: bool) -> None:
         if typing.box() == _INSERT:  # it is not vim's after all
             typing.send("BSpace")
             return
-    raise NotObeyedError("its input box is vim's, and does not go to INSERT mode")
+    raise NotObeyedError("its input box is in vim mode and did not switch to INSERT")
 
 
 def _type(typing: _Typing, text: str) -> None:

@@ -224,7 +224,7 @@ class Authenticator:
     ) -> Grant:
         """address: of whoever asks. only_looks: the request changes nothing. Raises AccessDeniedError.
 
-        fresh_ms: how long ago Redis may have given the credential, while it answers.
+        fresh_ms: maximum age of a cached credential while Redis responds.
         """
         if shown is None:
             raise AccessDeniedError(401, "You are not signed in.", SIGN_IN_STEP)

@@ -71,7 +71,7 @@ def test_a_machine_that_is_well_is_one_line() -> None:
 def test_what_is_wrong_stands_below_the_machine_worst_first() -> None:
     assert lines_of(SICK, width=100)[2:] == [
         "  Redis at redis://127.0.0.1:6379 is out of memory. Raise its maxmemory.",
-        "  offline since 14:56: what is listed of it is of then",
+        "  offline since 14:56; its sessions are shown as they were then",
         "  1,234 signals from before 14:05 are missing: its disk allowance was used up.",
         "  2 entries were set aside: unreadable, or sent by a copy of it",
         "  40,000 signals on their way",

@@ -149,7 +149,7 @@ def test_where_the_settings_say_vim_the_text_arrives_whole(
 @pytest.mark.parametrize(
     ("mode", "vim", "why"),
     [
-        ("stuck", True, "does not go to INSERT mode"),
+        ("stuck", True, "did not switch to INSERT"),
         ("vim", False, "does not hold what was typed"),  # `A` is a command, and `dd tests` is typed
     ],
 )

@@ -275,7 +275,7 @@ const BECAME = {
   sending: "sending",
   given: "on its way to its machine",
   queued: "queued",
-  sent: "handed over, its effect is not known yet",
+  sent: "sent to the agent; waiting for confirmation",
   took_effect: "took effect",
   awaits_second: "counted: it takes another person, who decides the same",
   seconded: "took effect, together with another person's",
