@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A decision whose machine reports nothing can be given anew: by then it is too old to be obeyed.
-STALE_MS = 2 * DECISION_TTL_MS
 #: What a machine reports of a command that decided nothing.
 NOTHING_DONE = frozenset({"refused", "expired", "withdrawn", "too_late"})
 #: Nothing more is heard of a command after one of these.
@@ -60,6 +58,7 @@ FINAL = NOTHING_DONE | {"took_effect", "overruled", "seconded"}
 #: One person's of two: it leaves the request to the next.
 AWAITS_SECOND = "awaits_second"
 GIVEN = "given"
+EXPIRED = "expired"
 #: Commands of this hub's that are found before their machine has reported them.
 MOST_GIVEN = 1_000
 MOST_WAIT_S = 30
@@ -239,7 +238,7 @@ class Decisions:
         told = command_views(place.facts, place.host.clock.offset_ms)
         known = {each.id for each in told}
         given = (view for session, view in self.given.values() if session == place.view.id)
-        new = [each for each in given if each.id not in known]
+        new = [self._aged(place, each) for each in given if each.id not in known]
         return CommandsTold(SCHEMA, self.clock(), sorted([*told, *new], key=lambda it: it.at))
 
     def _place(self, named: str) -> _Place:
@@ -257,7 +256,18 @@ class Decisions:
             views = command_views(place.facts, place.host.clock.offset_ms)
             return next(view for view in views if view.id == command_id)
         session, view = self.given.get(command_id, ("", None))
-        return view if session == place.view.id else None
+        return self._aged(place, view) if view and session == place.view.id else None
+
+    def _aged(self, place: _Place, view: CommandView) -> CommandView:
+        """Mark a decision as expired if its machine was heard of after the time to obey it, and reported nothing.
+
+        A report that arrives later replaces this. Actions take longer to be reported.
+        """
+        is_over = place.host.clock.last_seen > view.at + DECISION_TTL_MS
+        if view.verb not in DECISIONS or not is_over:
+            return view
+        reason = "the machine did not report it in time"
+        return msgspec.structs.replace(view, outcome=EXPIRED, reason=reason)
 
     async def _key(self) -> Ed25519PrivateKey:
         """Raises BadRequestError."""
@@ -286,9 +296,14 @@ class Decisions:
             raise self._decided(place, other)
 
     def _came_to_nothing(self, place: _Place, command_id: str, age_ms: int) -> bool:
+        """Whether the request can be decided anew. age_ms: of the decision, by Redis's clock.
+
+        One that nobody reported is too old to be obeyed. If it was obeyed and its report is still on its
+        way, the collector refuses the new one: a request is decided once.
+        """
         told = place.facts.commands.get(command_id)
         free = NOTHING_DONE | {AWAITS_SECOND}
-        return age_ms > STALE_MS if told is None else told.outcome in free
+        return age_ms > DECISION_TTL_MS if told is None else told.outcome in free
 
     def _decided(self, place: _Place, command_id: str) -> BadRequestError:
         view = self._told(place, command_id)

@@ -54,6 +54,14 @@ class NotObeyedError(Exception):
     """The command is not obeyed. The text says why."""
 
 
+class ExpiredError(NotObeyedError):
+    """A hub has signed it for this machine, and it arrived too late."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__("it came too late")
+        self.command = command
+
+
 class Command(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """id: 128 random bits in hex, used once. by: who gave it, for the trail and the agent.
 
@@ -131,7 +139,7 @@ def opened(
 ) -> Command:
     """The command of an entry, if it is for this machine, from a key that is pinned, and not too old.
 
-    keys: by id. age_ms: of the entry, by Redis's clock. Raises NotObeyedError.
+    keys: by id. age_ms: of the entry, by Redis's clock. Raises NotObeyedError, ExpiredError.
     """
     from cryptography.exceptions import InvalidSignature
 
@@ -152,7 +160,9 @@ def opened(
         raise NotObeyedError("it is for another machine")
     is_decision = command.verb in DECISIONS
     most_ms = min(command.ttl_ms, DECISION_TTL_MS) if is_decision else command.ttl_ms
-    if not -DECISION_TTL_MS <= age_ms <= most_ms:
+    if age_ms > most_ms:
+        raise ExpiredError(command)
+    if age_ms < -DECISION_TTL_MS:
         raise NotObeyedError("it came too late")
     return command
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -289,6 +290,36 @@ async def test_one_decision_and_no_second(scene: Scene) -> None:
     told = [e.outcome for e in await scene.said(CommandReported) if e.command_id == first.id]
     assert told.count("sent") == 1
     assert "refused" in told
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_decision_that_the_collector_missed_is_reported_as_expired(
+    scene: Scene, cut: bool
+) -> None:
+    """cut: Redis has closed its connections meanwhile, as when it is restarted."""
+    hook, opened = await scene.held(permission())
+    missed = scene.command(opened, ttl_ms=10_000 if cut else 300)
+    assert scene.collector.process is not None
+    pid = scene.collector.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    if cut:
+        await scene.redis.client_kill_filter(_type="normal", skipme=True)
+    await scene.give(missed)
+    ((entry, _),) = await scene.redis.xrevrange(streams.commands(scene.collector.host_id), count=1)
+
+    async def is_over() -> bool:
+        seconds, micros = await scene.redis.time()
+        return seconds * 1000 + micros // 1000 > int(entry.split(b"-")[0]) + missed.ttl_ms
+
+    await wait_until(lambda: is_over() if not cut else True)
+    os.kill(pid, signal.SIGCONT)
+
+    expired = await scene.outcome(missed, "expired")
+    assert expired.trail
+    await scene.give(scene.command(opened))
+    assert await printed(hook) == ALLOWED
+    outcomes = [e.outcome for e in await scene.said(CommandReported) if e.command_id == missed.id]
+    assert outcomes == ["expired"]
 
 
 async def test_control_that_ends_hands_everything_back(scene: Scene) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from adsum_hub import control
-from adsum_hub.control import STALE_MS
 from adsum_shared import streams
 from adsum_shared.commands import DECISION_TTL_MS
 from adsum_shared.signals import (
@@ -248,13 +247,27 @@ async def test_a_decision_that_nobody_reports_can_be_given_anew_when_it_is_too_o
     hub: DecidingHub,
 ) -> None:
     hub.asks()
-    await hub.decide()
+    first = (await hub.decide()).json()["command"]["id"]
     key = streams.decided(HOST, "r1")
-    await hub.redis.pexpire(key, streams.DECIDED_MS - STALE_MS + 5_000)
+    await hub.redis.pexpire(key, streams.DECIDED_MS - DECISION_TTL_MS + 2_000)
     early = await hub.decide("deny")
-    await hub.redis.pexpire(key, streams.DECIDED_MS - STALE_MS - 1)
+    await hub.redis.pexpire(key, streams.DECIDED_MS - DECISION_TTL_MS - 1)
 
     assert (early.status_code, (await hub.decide("deny")).status_code) == (409, 202)
+
+    hub.fleet.later(DECISION_TTL_MS + 1, beating=False)
+    unheard = (await hub.http.get(f"{SESSION}/commands/{first}")).json()
+    hub.fleet.beat(control="approve")
+    expired = (await hub.http.get(f"{SESSION}/commands/{first}")).json()
+    listed = (await hub.http.get(f"{SESSION}/commands")).json()["commands"]
+    hub.report(first, "took_effect")
+    late = (await hub.http.get(f"{SESSION}/commands/{first}")).json()
+    assert [(each["command"]["outcome"], each["final"]) for each in (unheard, expired, late)] == [
+        ("given", False),
+        ("expired", True),
+        ("took_effect", True),
+    ]
+    assert [each["outcome"] for each in listed] == ["expired", "expired"]
 
 
 async def test_where_two_persons_are_needed_the_second_can_decide_and_the_first_cannot_again(

@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 #: Of what waits to be written into the spool and the trail; beyond it the oldest goes.
 MOST_REPORTS: Final = 1_000
 MOST_NAMES: Final = 256
+#: Ids of commands that were read, so that none of them is reported as expired later.
+MOST_READ: Final = 10_000
 MOST_SESSIONS: Final = 4_096
 #: Of a session; of one that worked in more, nobody says that none of them takes two persons.
 MOST_CWDS: Final = 64
@@ -146,6 +148,7 @@ class RemoteControl:
         self._reports = deque(maxlen=MOST_REPORTS)
         #: session -> where it has worked since this collector was started
         self._cwds: OrderedDict[str, set[str]] = OrderedDict()
+        self._read: OrderedDict[str, None] = OrderedDict()
         self._wake = asyncio.Event()
         self._writing, self._counting = asyncio.Lock(), asyncio.Lock()
         self.odd: Counter[str] = Counter()
@@ -329,6 +332,7 @@ class RemoteControl:
 
     async def obey(self, command: Command) -> None:
         """Decides what this names, or has it done, once; reports it either way. It comes from a hub."""
+        self._note_read(command)
         if is_reserved(command.by) and command.by != MACHINE:
             self.report(
                 command, "refused", "no person is called so: it names a rule, rest or a machine"
@@ -342,6 +346,20 @@ class RemoteControl:
             await self._obey(command)
         else:
             await self._act(command)
+
+    def expire(self, command: Command) -> None:
+        """Report a command that this run read too late, or never, so that its request can be decided anew.
+
+        One that was read in time is left alone: whoever may write to Redis could put it back there.
+        """
+        if command.run == self._parties.run and command.id not in self._read:
+            self._note_read(command)
+            self.report(command, "expired", "this machine did not read it in time")
+
+    def _note_read(self, command: Command) -> None:
+        self._read[command.id] = None
+        if len(self._read) > MOST_READ:
+            self._read.popitem(last=False)
 
     async def _obey(self, command: Command) -> None:
         open_now = self._holds.open.get(command.request_id or "")

@@ -537,6 +537,27 @@ async def test_a_hub_that_names_no_run_is_told_to_be_older(
     assert "upgrade the hub" in ((await machine.until(CommandReported)).reason or "")
 
 
+async def test_a_command_that_was_read_in_time_is_not_reported_as_expired(machine: Machine) -> None:
+    """Whoever may write to Redis could put it back there, dated as old."""
+    held, _ = await machine.ask()
+    assert held is not None
+    ends, task = await waiting(machine, held)
+    command, missed = command_for(held), command_for(held, "deny")
+    await machine.control.obey(command)
+    await task
+
+    for each in (command, command_for(held, run="another"), missed):
+        machine.control.expire(each)
+
+    assert b'"allow"' in ends.written
+    await machine.until(CommandReported, "ann", "expired")
+    told = [each for each in await machine.said() if isinstance(each, CommandReported)]
+    assert [(each.command_id, each.outcome) for each in told] == [
+        (command.id, "sent"),
+        (missed.id, "expired"),
+    ]
+
+
 async def test_one_person_can_deny_what_two_must_allow_and_what_is_over_counts_nobody(
     machine: Machine,
 ) -> None:

@@ -31,7 +31,7 @@ import { titleOf } from "../core/states.js";
 /** A decision that can wait is held for so long. */
 export const UNDO_MS = 3000;
 /** What a machine has not answered by then, it does not obey any more. */
-const SILENT_MS = 15_000;
+const SILENT_MS = 11_000;
 /** For so long the page says what became of it; of what went wrong, longer. */
 const SAID_MS = 5000;
 const SAID_BAD_MS = 15_000;
@@ -196,7 +196,7 @@ async function send(given) {
 function unanswered(asked) {
   const given = stillThat(asked, "given");
   if (!given) return;
-  const why = "Its machine has not answered. It obeys no word as old as this.";
+  const why = "The machine did not respond in time. The decision expired and had no effect.";
   put(given, { phase: "lost", why, settled: Date.now() });
 }
 
