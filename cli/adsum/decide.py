@@ -41,7 +41,7 @@ OUTCOMES = {
     "seconded": "took effect, together with another person's",
     "queued": "waits, and is said when its turn is over",
     "withdrawn": "taken back",
-    "expired": "waited too long",
+    "expired": "expired, nothing was done",
 }
 _CODES = {
     "took_effect": Exit.OK,
@@ -59,6 +59,8 @@ GRAVITY = (Exit.OK, Exit.PARTIAL, Exit.OVERRULED, Exit.TOO_LATE, Exit.ERROR)
 SURE = "This request may be misread, see the reasons above. Allow it anyway? [y/N]"
 #: So many lines and fewer are seen together with the question.
 SHORT = 12
+#: Of a request's own id. Fewer digits are a number.
+LEAST_ID = 4
 ATTACH = "Answer it at its terminal: adsum attach"
 #: A variable that is not set must not decide whatever request is open.
 UNNAMED = (
@@ -86,7 +88,7 @@ class DecisionAsked:
     answers: Sequence[str] = ()
     note: str | None = None
     yes: bool = False
-    wait_s: float = 10.0
+    wait_s: float = 12.0
     as_json: bool = False
     hub: str | None = None
     state_dir: Path | None = None
@@ -173,11 +175,12 @@ def _chosen(asked: DecisionAsked, views: Sequence[SessionView]) -> Iterator[Open
         require(found, f"No session asks anything that `adsum {_command(asked)}` could decide.")
         yield _one_of(asked, found)
     for wanted in asked.sessions:
-        view = named(views, wanted)
+        session, marked, which = wanted.partition("#")
+        view = named(views, session)
         found = list(takes(asked.name, view))
         if not found:
             raise CommandError(why_not(asked, view))
-        yield _one_of(asked, found)
+        yield _one_of(asked, [each for each in found if not marked or _is(each, which)], found)
 
 
 def _command(asked: DecisionAsked) -> str:
@@ -211,20 +214,39 @@ def why_not(asked: DecisionAsked, view: SessionView) -> str:
     return f"{name} asks nothing that `adsum {_command(asked)}` could decide; it takes {takes}."
 
 
-def _one_of(asked: DecisionAsked, found: Sequence[OpenRequest]) -> OpenRequest:
-    """Raises CommandError."""
+def _is(wanted: OpenRequest, which: str) -> bool:
+    """which: its number at its session, or the start of its own id."""
+    begins = len(which) >= LEAST_ID and wanted.request.id.startswith(which)
+    return begins or which == str(_number(wanted))
+
+
+def _number(wanted: OpenRequest) -> int:
+    """Return its place among all open requests of its session, whichever command is typed."""
+    return wanted.view.requests.index(wanted.request) + 1
+
+
+def _one_of(
+    asked: DecisionAsked, found: Sequence[OpenRequest], others: Sequence[OpenRequest] = ()
+) -> OpenRequest:
+    """others: listed if none is found. Raises CommandError."""
     if len(found) == 1:
         return found[0]
+    names = [f"{clean(each.view.session_id)[:8]}#" for each in found or others]
     lines = [
-        f"{number}  {clean(each.view.session_id)[:8]}  {': '.join(_heads(each))}"
-        for number, each in enumerate(found, 1)
+        f"{number}  {name}{_number(each)}  {clean(each.request.id)[:8]}  {': '.join(_heads(each))}"
+        for number, (name, each) in enumerate(zip(names, found or others, strict=True), 1)
     ]
     listed = "\n".join(f"  {line}" for line in lines)
-    number = asked.ask(f"Several requests are open:\n{listed}\nWhich?") if asked.ask else ""
+    title = "Several requests are open" if found else "No open request has that number or id"
+    number = asked.ask(f"{title}:\n{listed}\nWhich?") if asked.ask and found else ""
     if number.isascii() and number.isdecimal() and 0 < int(number) <= len(found):
         return found[int(number) - 1]
-    step = "Name one session" if len({each.view.id for each in found}) > 1 else "Answer at its page"
-    raise CommandError(f"Several requests are open:\n{listed}\n{step}.", Exit.USAGE)
+    first = (found or others)[0]
+    step = (
+        f"Name one: adsum {_command(asked)} {names[0]}{_number(first)}, or "
+        f"{names[0]}{clean(first.request.id)[:8]}, which stays the same when another is answered"
+    )
+    raise CommandError(f"{title}:\n{listed}\n{step}.", Exit.USAGE)
 
 
 def _heads(wanted: OpenRequest) -> dict[str, None]:
@@ -473,7 +495,7 @@ class ActionAsked:
     text: str | None = None
     item: str | None = None
     place: int | None = None
-    wait_s: float = 10.0
+    wait_s: float = 12.0
     as_json: bool = False
     hub: str | None = None
     state_dir: Path | None = None

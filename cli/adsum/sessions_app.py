@@ -311,7 +311,8 @@ MaybeSessions = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SESSION",
-        help="Session ids, or the start of each; at a terminal, the one that asks, if left out.",
+        help="Session ids, or the start of each; ID#2 is its second open request. At a terminal, the one "
+        "that asks, if left out.",
         autocompletion=sessions,
     ),
 ]
@@ -343,7 +344,7 @@ def approve(
         bool, typer.Option("--always", help="In this session, by the rules that it suggests.")
     ] = False,
     yes: Yes = False,
-    wait_s: WaitS = 10.0,
+    wait_s: WaitS = 12.0,
     as_json: OutcomeJson = False,
     hub: HubUrl = None,
     state_dir: StateDir = None,
@@ -362,7 +363,7 @@ def deny(
         bool, typer.Option("--stop", help="Its turn ends; it is not told the message then.")
     ] = False,
     yes: Yes = False,
-    wait_s: WaitS = 10.0,
+    wait_s: WaitS = 12.0,
     as_json: OutcomeJson = False,
     hub: HubUrl = None,
     state_dir: StateDir = None,
@@ -376,7 +377,8 @@ def answer(
     session: Annotated[
         str | None,
         typer.Argument(
-            help="Session id, or the start of it; at a terminal, the one that asks, if left out.",
+            help="Session id, or the start of it; ID#2 is its second open request. At a terminal, the one "
+            "that asks, if left out.",
             autocompletion=sessions,
         ),
     ] = None,
@@ -390,7 +392,7 @@ def answer(
     ] = None,
     note: Annotated[str | None, typer.Option(help="Beside the first answer.")] = None,
     yes: Yes = False,
-    wait_s: WaitS = 10.0,
+    wait_s: WaitS = 12.0,
     as_json: OutcomeJson = False,
     hub: HubUrl = None,
     state_dir: StateDir = None,
@@ -411,7 +413,7 @@ def plan(
         Path | None, typer.Option("--edit", metavar="FILE", help="This plan in its place.")
     ] = None,
     yes: Yes = False,
-    wait_s: WaitS = 10.0,
+    wait_s: WaitS = 12.0,
     as_json: OutcomeJson = False,
     hub: HubUrl = None,
     state_dir: StateDir = None,
@@ -433,7 +435,7 @@ PromptText = Annotated[str, typer.Argument(metavar="TEXT", help="- reads it from
 def prompt(
     session: SessionId,
     text: PromptText,
-    wait_s: WaitS = 10.0,
+    wait_s: WaitS = 12.0,
     as_json: OutcomeJson = False,
     hub: HubUrl = None,
     state_dir: StateDir = None,
@@ -456,7 +458,7 @@ def queue(
         tuple[str, int] | None,
         typer.Option("--move", metavar="ITEM PLACE", help="1 is said next."),
     ] = None,
-    wait_s: WaitS = 10.0,
+    wait_s: WaitS = 12.0,
     as_json: OutcomeJson = False,
     hub: HubUrl = None,
     state_dir: StateDir = None,
@@ -480,7 +482,7 @@ def queue(
 @reach_app.command(help=f"End a session's turn, as Escape does at its terminal.{DONE}")
 def interrupt(
     session: SessionId,
-    wait_s: WaitS = 10.0,
+    wait_s: WaitS = 12.0,
     as_json: OutcomeJson = False,
     hub: HubUrl = None,
     state_dir: StateDir = None,

@@ -166,7 +166,7 @@ KEYS = (
     "a allow   d deny   1-9 option   r reply or prompt   s suspend   u resume"
 )
 #: For what a decision, or a prompt, comes to.
-WAIT_S = 10.0
+WAIT_S = 12.0
 
 
 class Top(App[None]):

@@ -68,7 +68,9 @@ async def test_allowing_on_a_card_sends_the_binding_that_was_shown_and_tells_the
 
     assert await decided(hub) == [about(view, "allow")]
     said = page.locator(".toasts .fate")
-    await expect(said).to_contain_text("Work on a: Allow Bash: on its way to its machine.")
+    await expect(said).to_contain_text(
+        "Work on a: Allow Bash “make all”: on its way to its machine."
+    )
     await hub.report(1, "sent")
     await expect(said).to_contain_text("sent to the agent; waiting for confirmation")
     await expect(page.locator(".card .do")).to_have_count(0)
@@ -607,7 +609,9 @@ async def test_a_press_on_the_page_of_a_real_hub_is_obeyed_by_the_machine(
         page = await context.new_page()
         await page.goto(hub.url)
         await page.locator(f".card {READY} [data-do=allow]").click()
-        await expect(page.locator(".toasts .fate")).to_contain_text("Allow Bash: took effect.")
+        await expect(page.locator(".toasts .fate")).to_contain_text(
+            "Allow Bash “make clean”: took effect."
+        )
         assert [(each.verb, each.request_id) for each in machine.obeyed] == [("allow", "r1")]
         machine.outcomes = ("overruled",)
         machine.asks("s2", "r2", tool_use_id="t2")

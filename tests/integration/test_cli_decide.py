@@ -204,6 +204,7 @@ def test_what_became_of_it_is_told_apart(run: Run, hub: HubProcess, machine: Fak
         ("b2", ("sent", "overruled"), 6, "allow: overruled: the terminal was first"),
         ("c3", ("too_late",), 7, "allow: too late"),
         ("d4", ("refused",), 1, "allow: refused by its machine"),
+        ("e5", ("expired",), 1, "allow: expired, nothing was done"),
     ):
         machine.outcomes = outcomes
         machine.asks(name, f"r-{name}")
@@ -251,6 +252,30 @@ def test_several_sessions_are_decided_and_told_as_json(
         ("two", "took_effect"),
     ]
     assert {(each.text, each.stop) for each in machine.obeyed} == {("not now", True)}
+
+
+def test_one_of_several_requests_of_a_session_is_named_by_its_number_or_its_id(
+    run: Run, hub: HubProcess, machine: FakeMachine
+) -> None:
+    for number, file in enumerate("abc", 1):
+        machine.asks("s", f"cafe{number}", payload={"command": f"touch {file}"}, summary=file)
+    asked(hub, 3)
+    code, _, err = run("approve", "s", "--yes")
+    assert (code, machine.obeyed) == (2, [])
+    assert "  2  s#2  cafe2  work of s: b\n" in err
+    assert "Name one: adsum approve s#1, or s#cafe1, which stays the same" in err
+    for wrong in ("s#4", "s#", "s#caf", "s#cafe"):
+        code, _, err = run("approve", wrong, "--yes")
+        assert (code, "  3  s#3  cafe3  work of s: c\n" in err, machine.obeyed) == (2, True, [])
+
+    assert run("approve", "s#2", "--yes")[0] == 0
+    asked(hub, 2)
+    assert run("deny", "s#cafe3", "--yes")[0] == 0
+
+    assert [(each.verb, each.request_id) for each in machine.obeyed] == [
+        ("allow", "cafe2"),
+        ("deny", "cafe3"),
+    ]
 
 
 def test_always_and_plans_and_questions_and_forms_send_what_they_are_for(
@@ -349,4 +374,4 @@ def test_what_is_called_as_its_session_is_named_once(
     asked(hub, 2)
 
     monkeypatch.setattr("adsum.decide.asker", lambda: lambda _question: "")
-    assert "1  one  work of one\n" in run("plan")[2]
+    assert "1  one#1  r-one  work of one\n" in run("plan")[2]

@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { done, saying, undo } from "../core/attention.js";
-import { capital, counted, exact, plain, record } from "../core/format.js";
+import { capital, counted, exact, plain, record, visible } from "../core/format.js";
 import { openSession } from "../core/navigation.js";
 import { openRequests } from "../core/requests.js";
 import { briefOf, editOf, fullOf, isGrave } from "./read.js";
@@ -135,19 +135,25 @@ export function cautionsOf({ hold }) {
   return [...words, ...(hold?.cautions ?? [])];
 }
 
-/** @param {RequestView} request */
-function toolOf({ tool, kind }) {
-  return plain(tool ?? kind, 60);
+/** The tool and how its command begins, on one line: of several requests, which one was pressed.
+ * @param {RequestView} request */
+function nameOf(request) {
+  const { main = "" } = fullOf(request);
+  const command = main.trim().split(/\s+/).join(" ");
+  const most = 80;
+  const begin = visible(command, most) + (command.length > most ? "…" : "");
+  return `${plain(request.tool ?? request.kind, 60)}${begin && ` “${begin}”`}`;
 }
 
 /** @param {Asked} asked */
 export function allow({ session, request }) {
-  decide(session, request, { verb: "allow", words: `Allow ${toolOf(request)}` });
+  decide(session, request, { verb: "allow", words: `Allow ${nameOf(request)}` });
 }
 
 /** @param {Asked} asked @param {{text?: string, stop?: boolean}} [more] */
 export function deny({ session, request }, { text = "", stop = false } = {}) {
-  const words = request.kind === "plan" ? "Send the plan back" : `Deny ${toolOf(request)}${stop ? " and stop" : ""}`;
+  const does = stop ? "Deny and stop" : "Deny";
+  const words = request.kind === "plan" ? "Send the plan back" : `${does} ${nameOf(request)}`;
   const reason = text.trim();
   decide(session, request, {
     ...{ verb: "deny", undo: true, words },
