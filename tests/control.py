@@ -59,6 +59,14 @@ def permission(
     return json.dumps(body | more).encode()
 
 
+def form(**more: Any) -> bytes:
+    """What an MCP server asks by a form."""
+    body = {"hook_event_name": "Elicitation", "session_id": SESSION, "cwd": "/work"}
+    body |= {"mcp_server_name": "rig", "message": "Who?"}
+    body |= {"requested_schema": {"properties": {"name": {"type": "string"}}}}
+    return json.dumps(body | more).encode()
+
+
 def asked_by(body: bytes) -> Asked:
     found = asked_in(body)
     assert found is not None

@@ -22,7 +22,7 @@ from adsum_hub.rest.api import explain
 from adsum_hub.rest.roster import api_router
 from adsum_hub.session_endpoints import AgentEndpoints, agents_router
 from adsum_shared import streams
-from adsum_shared.commands import HOLD_VERSION, Command, Displayed, binding_of, opened
+from adsum_shared.commands import EXTEND, HOLD_VERSION, Command, Displayed, binding_of, opened
 from adsum_shared.envelope import Beat, encode_batch, encode_beat
 from adsum_shared.signals import (
     CommandReported,
@@ -185,6 +185,8 @@ class FakeMachine(threading.Thread):
         }
         command = opened(fields, MACHINE, keys, 0)
         self.obeyed.append(command)
+        if command.verb == EXTEND:
+            return
         about = {"command_id": command.id, "verb": command.verb, "by": command.by}
         about["reason"] = self.reason
         for outcome in self.outcomes:

@@ -1,10 +1,11 @@
-"""`adsum approve`, `deny`, `answer`, `plan`, `prompt`, `queue`, `interrupt`: acts on a session, and waits for the effect."""
+"""`adsum approve`, `deny`, `answer`, `plan`, `defer`, `prompt`, `queue`, `interrupt`: acts on a session, and waits for the effect."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from adsum.client import fetch, fetch_sessions, hub_url, named, path_of, send, t
 from adsum.outcome import CommandError, Exit, put, put_json, require, say
 from adsum_collector.agents import known_agents
 from adsum_shared.characters import escape_code, fold_blank_lines
-from adsum_shared.commands import ALLOWING
+from adsum_shared.commands import ALLOWING, EXTEND, EXTEND_EVERY_S
 from adsum_shared.redact import clean
 from adsum_shared.state import CommandView, QueuedView, RequestView, SessionView
 
@@ -28,6 +29,7 @@ VERBS = {
     "deny": ("deny",),
     "answer": ("answer", "elicit"),
     "plan": ("plan",),
+    "defer": ("defer",),
 }
 OUTCOMES = {
     "took_effect": "took effect",
@@ -120,14 +122,15 @@ def decide(asked: DecisionAsked) -> Exit:
             "Nobody can be asked here whether to decide this: give --yes.", Exit.USAGE
         )
     told: list[tuple[OpenRequest, dict[str, Any]]] = []
-    for each in chosen:
-        put(request_text(each), to=sys.stderr)  # beside the data
-        body = decision_of(each) | _parameters(asked, each)
-        # An empty line is no yes: nobody decides by a key too many.
-        if asked.yes or asked.ask is None or _is_agreed(asked.ask, each, body):
-            told.append((each, body))
-        else:
-            say("Nothing is decided.")
+    with held_open(url, chosen if chosen_by_hand else ()):
+        for each in chosen:
+            put(request_text(each), to=sys.stderr)  # beside the data
+            body = decision_of(each) | _parameters(asked, each)
+            # An empty line is no yes: nobody decides by a key too many.
+            if asked.yes or asked.ask is None or _is_agreed(asked.ask, each, body):
+                told.append((each, body))
+            else:
+                say("Nothing is decided.")
     given = [(each, give(url, each.view, body)) for each, body in told]
     until = time.monotonic() + asked.wait_s
     ended = [(each, awaited(url, each.view, command, until)) for each, command in given]
@@ -139,6 +142,30 @@ def decide(asked: DecisionAsked) -> Exit:
     if not ended:
         return Exit.ERROR
     return max((_CODES.get(it.outcome, Exit.ERROR) for _, it in ended), key=GRAVITY.index)
+
+
+@contextlib.contextmanager
+def held_open(url: str, wanted: Iterable[OpenRequest]) -> Iterator[None]:
+    """Have forms held, which would be given back to the terminal, while a person reads them here."""
+    held = ((each, each.request.hold) for each in wanted)
+    forms = [each for each, hold in held if hold is not None and EXTEND in hold.verbs]
+    over = threading.Event()
+
+    def extend() -> None:
+        while True:
+            for each in forms:
+                body = decision_of(each) | {"verb": EXTEND}
+                with contextlib.suppress(CommandError):  # whoever decides is told
+                    send(url, "POST", f"{path_of(each.view)}/commands", body)
+            if over.wait(EXTEND_EVERY_S):
+                return
+
+    if forms and running_agent() is None:
+        threading.Thread(target=extend, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _is_agreed(ask: Callable[[str], str], each: OpenRequest, body: dict[str, Any]) -> bool:
@@ -208,7 +235,7 @@ def why_not(asked: DecisionAsked, view: SessionView) -> str:
         return f"The collector on {machine} is too old to check what you were shown. Upgrade Adsum on {machine}: adsum upgrade"
     if asked.name != "deny" and all(hold.partial for hold in holds):
         return f"Not all that {name.lower()} asks is shown here, so it cannot be allowed here. {ATTACH}"
-    takes = ", ".join(sorted({verb for hold in holds for verb in hold.verbs}))
+    takes = ", ".join(sorted({verb for hold in holds for verb in hold.verbs} - {EXTEND}))
     if asked.name == "approve" and "plan" in takes:
         return f"{name} asks about a plan. Read and approve it: adsum plan {clean(view.session_id)[:8]}"
     return f"{name} asks nothing that `adsum {_command(asked)}` could decide; it takes {takes}."
@@ -297,7 +324,7 @@ def _plain(value: Any) -> str:
 
 def _question(wanted: OpenRequest, body: dict[str, Any]) -> str:
     words = {"allow": "Allow it", "always": "Allow it, always", "deny": "Deny it"}
-    words |= {"plan": "Have this plan carried out"}
+    words |= {"plan": "Have this plan carried out", "defer": "Give it back to the terminal"}
     labels = ", ".join(each for labels in body.get("answers", {}).values() for each in labels)
     words["answer"] = f"Answer so: {escape_code(labels)}"
     return f"{words.get(wanted.verb, 'Answer so')}{extent_of(wanted.request)}? [y/N]"

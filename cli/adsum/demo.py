@@ -165,7 +165,12 @@ class Performer:
         agents, intakes = {DEFAULT_AGENT: known_agents()[0]}, {DEFAULT_AGENT: self._intake}
         parties = remote.Parties(agents, intakes, run=self._nonce)
         owner = remote.OwnersWord(live, policy.LivePolicy(folder / "no-policy"))
-        about = parties, owner, consent.Trail(folder), remote.HoldTimes(KEPT_S * 2, KEPT_S * 2)
+        about = (
+            parties,
+            owner,
+            consent.Trail(folder),
+            remote.HoldTimes(KEPT_S * 2, KEPT_S * 2, KEPT_S * 2),
+        )
         self._control = remote.RemoteControl(*about, now=self._here, timer=time.monotonic)
 
     async def perform(self, cast: Mapping[str, Player], pace_s: float) -> None:

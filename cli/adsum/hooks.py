@@ -22,6 +22,7 @@ from adsum.outcome import CommandError, Exit
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent
 from adsum_collector.agents.installer import (
+    FORM_TIMEOUT_S,
     HOOK_PATH,
     SHIM_NAME,
     Change,
@@ -64,7 +65,7 @@ class Setup:
     slot: what an install does with the status line; None: as it finds it.
     wanted: how hooks are to be sent; None: as was wanted last. agent: one that has an installer.
     directory: the one of its directories that this is of; None: the usual one. mends: a collector
-    that runs puts them right by itself.
+    that runs puts them right by itself. form_timeout_s: see `Target`.
     """
 
     path: Path
@@ -76,6 +77,7 @@ class Setup:
     agent: Agent = field(default_factory=lambda: known_agents()[0])
     directory: Path | None = None
     mends: bool = False
+    form_timeout_s: int = FORM_TIMEOUT_S
 
     @property
     def installer(self) -> Installer:
@@ -145,6 +147,7 @@ class Setup:
             socket=self.socket,
             transport=self.transport,
             holds=self.holds,
+            form_timeout_s=self.form_timeout_s,
         )
 
     @property
@@ -262,7 +265,12 @@ class Setup:
         lacking, idle = sorted(wait - report.held), sorted(report.held) if not self.holds else []
         is_on = f"control is on, and these do not wait for decisions: {', '.join(lacking)}"
         is_off = f"control is off, and these wait for decisions: {', '.join(idle)}"
-        return [*([is_on] if lacking else []), *([is_off] if idle else [])]
+        seconds = report.form_timeout_s
+        found = [*([is_on] if lacking else []), *([is_off] if idle else [])]
+        if seconds is not None and seconds != self.form_timeout_s:
+            takes = f"hold_form_s takes {self.form_timeout_s} s"
+            found.append(f"the hook of forms times out after {seconds:g} s, but {takes}")
+        return found
 
     def _sent_astray(self, report: Report) -> list[str]:
         """What goes where others may listen, or where nobody of ours does."""
@@ -446,7 +454,8 @@ def setups_for(
             path = files.user if scope == "user" else next(iter(files.project), None)
             if path is not None:
                 about = (path, settings.state_dir, port, own, slot, wanted[transport])
-                found.append(Setup(*about, each, directory, settings.mend_hooks))
+                more = each, directory, settings.mend_hooks, settings.form_timeout_s
+                found.append(Setup(*about, *more))
     if not found:
         raise CommandError(
             f"--scope project is not for {able[agent or DEFAULT_AGENT].title}.", Exit.USAGE

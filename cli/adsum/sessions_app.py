@@ -403,6 +403,19 @@ def answer(
     )
 
 
+@reach_app.command(help=f"Give what a session asks back to its terminal.{DECIDED}")
+def defer(
+    sessions: MaybeSessions = None,
+    yes: Yes = False,
+    wait_s: WaitS = 12.0,
+    as_json: OutcomeJson = False,
+    hub: HubUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    given = {"yes": yes, "wait_s": wait_s, "as_json": as_json, "hub": hub, "state_dir": state_dir}
+    _decide("defer", sessions, **given)
+
+
 @reach_app.command(help=f"Approve a session's plan. To send it back: deny -m.{DECIDED}")
 def plan(
     sessions: MaybeSessions = None,

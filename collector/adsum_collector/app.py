@@ -332,7 +332,7 @@ def _acting(
         Parties(known, intakes, actions, nonce),
         OwnersWord(consent, policy),
         Trail(settings.state_dir),
-        HoldTimes(settings.hold_s, settings.hold_subagent_s),
+        HoldTimes(settings.hold_s, settings.hold_subagent_s, settings.form_s),
         now=now_ms,
         timer=time.monotonic,
     )

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,10 +12,13 @@ from pydantic_settings import NoDecode
 from adsum_collector.agents import known_agents
 from adsum_collector.agents.base import Agent
 from adsum_collector.agents.installer import HOLD_TIMEOUT_S
+from adsum_shared.commands import LEASE_MOST_S
 from adsum_shared.settings import AdsumSettings
 
 #: Ours ends before the hook's own time does: to the agent that would look like its being dismissed.
 HOLD_MOST_S = HOLD_TIMEOUT_S - 600
+#: The same of a form's.
+MARGIN_S = 10
 
 
 def _paths(value: object) -> object:
@@ -86,6 +90,23 @@ class CollectorSettings(AdsumSettings):
         le=HOLD_MOST_S,
         description="The same of a subagent's, which the terminal does not show meanwhile.",
     )
+
+    hold_form_s: float = Field(
+        default=5,
+        ge=0,
+        le=HOLD_MOST_S,
+        description="The same of a server's form, which the terminal does not show meanwhile; at most "
+        "`hold_s`. 0: forms are not held. While somebody elsewhere has it open, it is held for up to 5 minutes.",
+    )
+
+    @property
+    def form_s(self) -> float:
+        return min(self.hold_form_s, self.hold_s)
+
+    @property
+    def form_timeout_s(self) -> int:
+        """Return the timeout of a form's hook: a collector that hangs keeps the form back no longer."""
+        return MARGIN_S + (max(ceil(self.form_s), LEASE_MOST_S) if self.form_s else 0)
 
     def directories_of(self, agent: Agent) -> tuple[Path, ...]:
         """Those of the settings, or the agent's usual ones."""

@@ -38,6 +38,7 @@ from adsum_shared.commands import (
     ACTIONS,
     DECISION_TTL_MS,
     DECISIONS,
+    EXTEND,
     MOST_BYTES,
     MOST_PROMPT,
     Command,
@@ -76,6 +77,7 @@ PARAMETERS: dict[str, frozenset[str]] = {
     "plan": frozenset({"text", "mode"}),
     "elicit": frozenset({"content"}),
     "defer": frozenset(),
+    EXTEND: frozenset(),
     "prompt": frozenset({"text"}),
     "queue": frozenset({"text", "place"}),
     "withdraw": frozenset({"item"}),
@@ -193,10 +195,12 @@ class Decisions:
         )
         await self._send(place, command, key)
         about = command.request_id or "itself"
-        log.info("%s: %s for %s of %s", command.by, command.verb, about, place.view.id)
+        level = logging.DEBUG if command.verb == EXTEND else logging.INFO
+        log.log(level, "%s: %s for %s of %s", command.by, command.verb, about, place.view.id)
         at, verb = self.clock(), command.verb
         view = CommandView(command.id, verb, command.by, at, GIVEN, request_id=command.request_id)
-        self.given[command.id] = place.view.id, view
+        if verb != EXTEND:  # nothing is reported of it
+            self.given[command.id] = place.view.id, view
         if len(self.given) > MOST_GIVEN:
             self.given.popitem(last=False)
         return CommandTold(SCHEMA, at, view, final=False)
@@ -437,7 +441,7 @@ def _require_decidable(
 ) -> HoldView:
     """Raises BadRequestError."""
     verb, hold = asked.verb, request.hold
-    if verb not in DECISIONS:
+    if verb not in DECISIONS and verb != EXTEND:
         step = f"Give one of {', '.join(PARAMETERS)}."
         raise BadRequestError(400, f"{verb[:40]!r} is no decision.", step)
     if hold is None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from adsum_hub.facts import Facts, Gauges, Request
 from adsum_hub.verdict.judge import Review, Verdict, end_of
 from adsum_shared.cautions import cautions_of
-from adsum_shared.commands import ALLOWING, HOLD_VERSION, Displayed, binding_of
+from adsum_shared.commands import ALLOWING, EXTEND, HOLD_VERSION, Displayed, binding_of
 from adsum_shared.signals import Hold, RateLimit
 from adsum_shared.state import (
     LEAST_URGENT,
@@ -331,7 +331,8 @@ def hold_view(request: Request, hold: Hold, offset_ms: int, facts: Facts) -> Hol
     verbs, partial = hold.verbs, not (request.payload and is_whole(request.payload))
     outdated, always = hold.version < HOLD_VERSION, tuple(hold.always or ())
     if partial or outdated:
-        verbs, binding = [verb for verb in verbs if verb in REFUSING], hold.binding
+        verbs = [verb for verb in verbs if verb in REFUSING or verb == EXTEND]
+        binding = hold.binding
     else:
         about = request.kind, request.tool, request.role, request.summary, request.payload
         binding = binding_of(Displayed(facts.session_id, hold.cwd, *about, always))

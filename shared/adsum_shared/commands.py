@@ -33,12 +33,20 @@ if TYPE_CHECKING:
 #: defer: the request goes back to the terminal.
 Decision = Literal["allow", "always", "deny", "answer", "plan", "elicit", "defer"]
 Action = Literal["prompt", "queue", "withdraw", "move", "interrupt", "suspend", "resume"]
-Verb = Literal[Decision, Action]
+#: Keeps a request held while somebody looks at it. It decides nothing.
+Extension = Literal["extend"]
+Verb = Literal[Decision, Action, Extension]
 
 DECISIONS: Final = frozenset(("allow", "always", "deny", "answer", "plan", "elicit", "defer"))
 ACTIONS: Final = frozenset(
     ("prompt", "queue", "withdraw", "move", "interrupt", "suspend", "resume")
 )
+EXTEND: Final = "extend"
+#: So long a request is held after each `extend`, and at most so long in all.
+LEASE_S: Final = 10
+LEASE_MOST_S: Final = 300
+#: Between two of whoever looks at it.
+EXTEND_EVERY_S: Final = 4
 #: The decisions after which the agent does what it asked to do.
 ALLOWING: Final = frozenset(("allow", "always", "plan"))
 

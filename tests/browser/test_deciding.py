@@ -408,6 +408,26 @@ async def test_a_servers_form_is_filled_in_by_its_schema(open_page: OpenPage, hu
     assert await decided(hub) == [about(view, "elicit", content=content)]
 
 
+async def test_a_form_is_held_while_it_is_shown_and_not_from_its_card(
+    open_page: OpenPage, hub: StandIn
+) -> None:
+    verbs = "elicit", "deny", "defer", "extend"
+    view = held.held("a", wall_ms(), "dialog", held.FORM, {"verbs": verbs}, tool="forge")
+    page = await at_board(open_page, hub, view)
+    await page.clock.install()
+    await page.clock.run_for(20_000)
+    assert hub.commands == []
+
+    await page.locator(".card [data-do=open]").click()
+    await wait_until(lambda: len(hub.commands) == 1)
+    await page.clock.run_for(4_100)
+    assert await decided(hub, 2) == [about(view, "extend")] * 2
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".request")).to_have_count(0)
+    await page.clock.run_for(20_000)
+    assert len(hub.commands) == 2
+
+
 async def test_an_edit_is_shown_as_what_changes_and_has_to_be_opened(
     open_page: OpenPage, hub: StandIn
 ) -> None:

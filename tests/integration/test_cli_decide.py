@@ -304,6 +304,25 @@ def test_always_and_plans_and_questions_and_forms_send_what_they_are_for(
     assert form.content == {"branch": "x", "force": True}
 
 
+def test_a_form_is_held_while_its_question_waits_and_can_be_given_back(
+    run: Run, hub: HubProcess, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verbs = "elicit", "deny", "defer", "extend"
+    machine.asks("d4", "r4", *verbs, request_kind="dialog", payload=FORM)
+    asked(hub)
+
+    def ask(question: str) -> str:
+        asyncio.run(wait_until(lambda: any(each.verb == "extend" for each in machine.obeyed)))
+        return "x" if question.startswith("branch") else ""
+
+    monkeypatch.setattr("adsum.decide.asker", lambda: ask)
+    assert run("answer", "d4")[0] == 1
+    assert {(each.verb, each.request_id) for each in machine.obeyed} == {("extend", "r4")}
+
+    assert run("defer", "d4", "--yes")[:2] == (0, "d4 on lab: defer: took effect\n")
+    assert machine.obeyed[-1].verb == "defer"
+
+
 def test_what_cannot_be_decided_says_why(run: Run, hub: HubProcess, machine: FakeMachine) -> None:
     machine.asks("a1", "r1", payload={"command": "x [redacted:value:ab]"})
     machine.asks("b2", "r2", "deny")

@@ -31,7 +31,16 @@ from adsum_shared.signals import (
 )
 from tests.brokers import free_port, machines_rules
 from tests.collectors import batches
-from tests.control import RULES, SESSION, binding_shown, consent_to, give, permission, run_hook
+from tests.control import (
+    RULES,
+    SESSION,
+    binding_shown,
+    consent_to,
+    form,
+    give,
+    permission,
+    run_hook,
+)
 from tests.hub_processes import AgentCollector, HubProcess
 from tests.support import wait_until
 
@@ -320,6 +329,45 @@ async def test_a_decision_that_the_collector_missed_is_reported_as_expired(
     assert await printed(hook) == ALLOWED
     outcomes = [e.outcome for e in await scene.said(CommandReported) if e.command_id == missed.id]
     assert outcomes == ["expired"]
+
+
+@pytest.fixture
+async def briefly(tmp_path: Path, redis: Redis, redis_url: str) -> AsyncIterator[Scene]:
+    """Where a form is held for two seconds, unless somebody has it before them."""
+    scene = Scene(tmp_path / "state", redis, redis_url, {"ADSUM_HOLD_FORM_S": "2"})
+    yield scene
+    scene.collector.kill()
+
+
+async def test_a_form_is_given_back_unless_somebody_has_it_before_them(briefly: Scene) -> None:
+    begun = time.monotonic()
+    hook, _ = await briefly.held(form())
+    assert await printed(hook) == b""
+    assert time.monotonic() - begun < 5
+
+    hook, opened = await briefly.held(form(message="And who?"))
+    await briefly.give(briefly.command(opened, "extend"))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(hook.wait(), 3)  # what it does not do has no end to wait for
+    filled = briefly.command(opened, "elicit", content={"name": "Ada"})
+    await briefly.give(filled)
+
+    assert b'"Ada"' in await printed(hook)
+    await briefly.outcome(filled, "sent")
+    assert {each.verb for each in await briefly.said(CommandReported)} == {"elicit"}
+    assert check_trail(read_trail(briefly.state_dir)).fault is None
+
+
+async def test_a_prompt_typed_in_the_terminal_brings_its_form_there(scene: Scene) -> None:
+    hook, opened = await scene.held(form())
+    await scene.give(scene.command(opened, "extend"))
+    prompt = {"hook_event_name": "UserPromptSubmit", "session_id": SESSION, "prompt": "And then?"}
+
+    await printed(await scene.hook(form(**prompt)))
+
+    assert await printed(hook) == b""
+    ended = await scene.until(HoldEnded, lambda each: each.request_id == opened.request_id)
+    assert ended.reason == "handed back"
 
 
 async def test_control_that_ends_hands_everything_back(scene: Scene) -> None:

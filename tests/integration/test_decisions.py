@@ -368,6 +368,31 @@ def test_times_of_a_request_are_the_hubs(hub: DecidingHub) -> None:
     assert AHEAD > 60_000
 
 
+async def test_who_has_a_form_before_them_has_it_held_and_decides_nothing(hub: DecidingHub) -> None:
+    hub.asks(verbs=["elicit", "deny", "defer", "extend"], request_kind="dialog", payload=FORM)
+    assert (await hub.decide("extend")).status_code == 202
+    assert await hub.redis.exists(streams.decided(HOST, "r1")) == 0
+    assert (await hub.decide("elicit", content={"branch": "x"})).status_code == 202
+
+    assert [each.verb for each in await hub.commands()] == ["extend", "elicit"]
+    told = (await hub.http.get(f"{SESSION}/commands")).json()["commands"]
+    assert [each["verb"] for each in told] == ["elicit"]
+    refused = [await hub.decide("extend", binding="0" * 64), await hub.decide("extend", text="x")]
+    hub.asks("r2")
+    refused.append(await hub.decide("extend", request_id="r2"))
+    assert [each.status_code for each in refused] == [409, 400, 409]
+
+
+async def test_a_form_that_is_not_shown_whole_is_held_to_be_denied(hub: DecidingHub) -> None:
+    payload = FORM | {"message": "Token [redacted:value:ab]?"}
+    verbs = ["elicit", "deny", "defer", "extend"]
+    hub.asks(verbs=verbs, request_kind="dialog", payload=payload)
+
+    assert (await hub.decide("extend")).status_code == 202
+    assert (await hub.decide("elicit", content={"branch": "x"})).status_code == 409
+    assert (await hub.decide("deny")).status_code == 202
+
+
 async def test_an_action_is_one_signed_command_for_the_session_itself(hub: DecidingHub) -> None:
     hub.fleet.beat(control="full")
     hub.asks()

@@ -73,6 +73,31 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "A form is held for five minutes at most, whoever looks at it.",
+        (Edit(_HOLDS, "Holds.extend", "min(now + LEASE_S, held.latest)", "now + LEASE_S"),),
+        (f"{_CORE}::test_a_form_is_held_while_somebody_looks_at_it_and_at_most_so_long",),
+    ),
+    Mutant(
+        "A prompt that is typed brings a form to its terminal.",
+        (Edit(_HOLDS, "_reason", "held.asked.hidden or ...", "child is not None"),),
+        (f"{_CORE}::test_what_ends_a_request_and_what_does_not",),
+    ),
+    Mutant(
+        "A frozen collector keeps a form from its terminal for minutes only.",
+        (
+            Edit(
+                "collector/adsum_collector/agents/claude_code/settings_text.py",
+                "entry_for",
+                "event == FORMS",
+                "False",
+            ),
+        ),
+        (
+            "tests/unit/cli/test_doctor_hooks.py"
+            "::test_a_form_that_may_wait_for_longer_than_the_setting_says_is_a_fault",
+        ),
+    ),
+    Mutant(
         "A line of the trail holds what the collector wrote and nothing else.",
         (Edit(_CONSENT, "check_trail", "msgspec.json.encode(line) + ... != raw", "False"),),
         (

@@ -123,9 +123,10 @@ class Asked(msgspec.Struct, frozen=True):
     tool: or who else asks. given: its whole input. verbs: the decisions it takes. always: the rules
     that `always` would add, in words. whole: False: `given` stands for an input too long to be shown.
     extra: what else the adapter needs to answer. in_sight: a subagent's dialog shows as well while it
-    is held. role: of the tool whose permission is asked; None of what is no tool's permission.
-    subject: what the tool is to be applied to, a command, a path or an address; None where the input
-    says more than that, or where the agent's tool has none.
+    is held. hidden: the terminal shows nothing to answer while it is held. role: of the tool whose
+    permission is asked; None of what is no tool's permission. subject: what the tool is to be applied to,
+    a command, a path or an address; None where the input says more than that, or where the agent's tool
+    has none.
     """
 
     event: str
@@ -139,6 +140,7 @@ class Asked(msgspec.Struct, frozen=True):
     whole: bool = True
     extra: Any = None
     in_sight: bool = False
+    hidden: bool = False
     role: ToolRole | None = None
     subject: str | None = None
 

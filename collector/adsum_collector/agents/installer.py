@@ -23,6 +23,7 @@ SHIM_NAME: Final = "adsum_collector/shim.py"
 #: How the word begins by which the shim waits for a decision, and for how many seconds the agent lets it.
 HOLD_WORD: Final = "--hold"
 HOLD_TIMEOUT_S: Final = 86_400
+FORM_TIMEOUT_S: Final = 310
 _BEARER = re.compile(r"Bearer [^\"]+")
 
 
@@ -43,6 +44,7 @@ class Target:
     """Where hooks and the status line report to, and by which programs of this installation.
 
     holds: the hooks of requests wait for decisions from elsewhere, as the machine's owner wants it.
+    form_timeout_s: of the one that waits for a form's.
     """
 
     port: int
@@ -52,6 +54,7 @@ class Target:
     socket: Path
     transport: Transport = "shim"
     holds: bool = False
+    form_timeout_s: int = FORM_TIMEOUT_S
 
     @property
     def url(self) -> str:
@@ -107,7 +110,7 @@ class Report:
     untrusted: the events whose hooks the agent skips until they are trusted.
     shared: others on this machine may read the file, and so the token in it. disabled: it lets no
     hook run. command: the words of the first of ours that runs the shim. held: events whose hooks
-    wait for decisions.
+    wait for decisions. form_timeout_s: of the one that waits for a form's; None: there is none.
     """
 
     path: Path
@@ -123,6 +126,7 @@ class Report:
     statusline: StatusLine = StatusLine("none")
     command: tuple[str, ...] | None = None
     held: frozenset[str] = frozenset()
+    form_timeout_s: float | None = None
 
     @property
     def doubled(self) -> list[str]:

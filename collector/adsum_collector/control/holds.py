@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from adsum_collector.agents.base import Asked
-from adsum_shared.commands import Command, NotObeyedError
+from adsum_shared.commands import LEASE_S, Command, NotObeyedError
 from adsum_shared.people import MACHINE, is_alike
 from adsum_shared.signals import (
     ALL_CHILDREN,
@@ -47,6 +47,8 @@ MOST_CALLS: Final = 1_000
 REFUSING: Final = frozenset(("deny", "defer"))
 #: What the registry calls a session that shows a dialog.
 WAITING: Final = "waiting"
+#: And one whose form's hook it waits for.
+BUSY: Final = "busy"
 
 Builder = Callable[[Asked, Command], bytes]
 
@@ -57,7 +59,8 @@ class Held(msgspec.Struct, frozen=True):
     digest: what it has in common with its call, which it does not name; None of what is no call.
     until: seconds, monotonic. waited: the registry has shown its dialog. own_id: the agent's.
     persons: how many must decide the same before anything is allowed. server: whose form it is.
-    file: to which a file tool is to be applied, see `file_of`.
+    file: to which a file tool is to be applied, see `file_of`. latest: until when a lease may be renewed, as
+    `until`; None: none may. extended: one was.
     """
 
     id: str
@@ -73,6 +76,8 @@ class Held(msgspec.Struct, frozen=True):
     persons: int = 1
     file: str = ""
     server: str | None = None
+    latest: float | None = None
+    extended: bool = False
 
 
 class HoldOver(msgspec.Struct, frozen=True):
@@ -153,6 +158,23 @@ class Holds:
             key = held.own_id or held.tool_use_id or f"?{held.id}"
             _keep(self._sent, f"{asked.session_id} {key}", (held, command), MOST_SENT)
         return held, body
+
+    def extend(self, command: Command, now: float) -> Held | None:
+        """Hold the request that this names for LEASE_S more. None: it is not open, or takes no lease.
+
+        Return it as it was before.
+        """
+        held = self.open.get(command.request_id or "")
+        if held is None or held.latest is None or command.id in self._used:
+            return None
+        _keep(self._used, command.id, None, MOST_USED)
+        is_its_own = command.session_id == held.asked.session_id
+        shown = secrets.compare_digest(held.binding.encode(), (command.binding or "").encode())
+        if not (is_its_own and shown and now < held.until):
+            return None
+        until = max(held.until, min(now + LEASE_S, held.latest))
+        self.open[held.id] = msgspec.structs.replace(held, until=until, extended=True)
+        return held
 
     def _require_others(self, held: Held, command: Command, persons: int) -> None:
         """Raises NotObeyedError: too few have decided the same so far."""
@@ -338,20 +360,23 @@ def _reason(held: Held, signal: AnySignal) -> str | None:
         case RequestClosed():
             return "answered" if held.own_id and signal.request_id == held.own_id else None
         case TurnEnded() | TurnFailed() | TurnInterrupted():
-            return "answered" if signal.agent_id == child and signal.at > held.at else None
+            over = "handed back" if held.asked.hidden else "answered"
+            return over if signal.agent_id == child and signal.at > held.at else None
         case ChildFinished():
             # a subagent's dialog goes with it
             ours = child is not None and signal.child_id in (child, ALL_CHILDREN)
             return "gone" if ours and signal.child_kind == "agent" and signal.at > held.at else None
         case PromptSubmitted():
-            # Somebody sits at the terminal, where a subagent's dialog does not show while it is held.
-            hidden = child is not None and not held.asked.in_sight
+            # Somebody sits at the terminal, where it does not show while it is held.
+            hidden = held.asked.hidden or (child is not None and not held.asked.in_sight)
             here = hidden and signal.origin != "system" and signal.at > held.at
             return "handed back" if here else None
         case StatusReported():
+            later = held.asked.hidden and signal.at > held.at
+            rests = later and signal.status not in (None, BUSY)
             # Yes and "always" leave no other trace while their tool runs.
             left = held.waited and signal.status not in (None, WAITING)
-            return "answered" if left and not child else None
+            return "handed back" if rests else "answered" if left and not child else None
         case _:
             return None
 

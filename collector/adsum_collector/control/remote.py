@@ -33,7 +33,9 @@ from adsum_collector.intake import Intake
 from adsum_shared import Timer, WallClock
 from adsum_shared.commands import (
     DECISIONS,
+    EXTEND,
     HOLD_VERSION,
+    LEASE_MOST_S,
     Command,
     Displayed,
     NotObeyedError,
@@ -74,10 +76,14 @@ _DROPPED: Final = b""
 
 
 class HoldTimes(NamedTuple):
-    """Seconds for which a request is held: one that the terminal shows meanwhile, and any other."""
+    """Seconds for which a request is held: one that the terminal shows meanwhile, and any other.
+
+    form_s: one of which it shows nothing; 0: it is not held.
+    """
 
     main_s: float
     subagent_s: float
+    form_s: float
 
 
 class Parties(NamedTuple):
@@ -178,15 +184,14 @@ class RemoteControl:
         assert isinstance(opened, RequestOpened)  # noqa: S101 - so it was found
         file = file_of(asked, asked.role or opened.role)
         persons = await self._persons(asked.cwd, file, *self._cwds_of(asked.session_id))
-        if self._holds.is_full or self._holds.knows(message_id):
+        lasts, longest = self._lasts(asked, attended=attended)
+        if self._holds.is_full or self._holds.knows(message_id) or not lasts:
             return None
-        shown_there = attended and (asked.in_sight or not asked.agent_id)
-        lasts = self._limits.main_s if shown_there else self._limits.subagent_s
         asked, shown = self._as_shown(agent, asked, opened)
         hold = Hold(
             binding=binding_of(self._sent(agent, asked, shown)),
-            verbs=list(asked.verbs),
-            for_ms=int(lasts * 1000),
+            verbs=[*asked.verbs, *([EXTEND] if longest > lasts else [])],
+            for_ms=int(longest * 1000),
             always=list(asked.always) or None,
             persons=persons,
             cwd=asked.cwd,
@@ -200,6 +205,7 @@ class RemoteControl:
             binding=hold.binding,
             at=at,
             until=self._timer() + lasts,
+            latest=self._timer() + longest if longest > lasts else None,
             digest=opened.digest,
             tool_use_id=opened.tool_use_id,
             own_id=opened.request_id,
@@ -215,6 +221,14 @@ class RemoteControl:
         self._answers[held.id] = asyncio.get_running_loop().create_future()
         self._note(held, "held", about=asked.tool)
         return held
+
+    def _lasts(self, asked: Asked, *, attended: bool) -> tuple[float, float]:
+        """Return the seconds for which it is held by itself, and while somebody elsewhere looks at it."""
+        main_s, subagent_s, form_s = self._limits
+        if asked.hidden and attended:
+            return form_s, max(form_s, LEASE_MOST_S)
+        lasts = main_s if attended and (asked.in_sight or not asked.agent_id) else subagent_s
+        return lasts, lasts
 
     async def _persons(self, *places: str) -> int:
         """How many decide in these together. In a thread: a mount that hangs must not stop all hooks."""
@@ -344,15 +358,25 @@ class RemoteControl:
             self.report(command, "refused", "it was given before this collector was started")
         elif command.verb in DECISIONS:
             await self._obey(command)
+        elif command.verb == EXTEND:
+            self._extend(command)
         else:
             await self._act(command)
+
+    def _extend(self, command: Command) -> None:
+        """Hold a request while somebody looks at it. Nobody waits for the outcome, so none is reported."""
+        held = self._holds.extend(command, self._timer()) if self.is_on() else None
+        if held is not None and not held.extended:
+            told = {"verb": command.verb, "by": command.by, "outcome": "extended"}
+            self._note(held, "command", about=held.asked.tool, **told)
 
     def expire(self, command: Command) -> None:
         """Report a command that this run read too late, or never, so that its request can be decided anew.
 
         One that was read in time is left alone: whoever may write to Redis could put it back there.
         """
-        if command.run == self._parties.run and command.id not in self._read:
+        ours = command.run == self._parties.run and command.verb != EXTEND
+        if ours and command.id not in self._read:
             self._note_read(command)
             self.report(command, "expired", "this machine did not read it in time")
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from adsum_shared.commands import STATUSES
+from adsum_shared.commands import EXTEND, STATUSES
 from adsum_shared.settings import EntryError, entries_of, read_entry
 from adsum_shared.state import GROUP_OF, LEAST_URGENT, UNKNOWN_URGENCY, Group, HostView, SessionView
 
@@ -41,6 +41,8 @@ class Case(msgspec.Struct, frozen=True):
     label: str = ""
     title: str | None = None
     project: str | None = None
+    #: nobody at its terminal can answer it, and it is held from there for seconds
+    at_once: bool = False
     #: it is told by the same message, and so once
     review: bool = False
     agent: str = ""
@@ -84,6 +86,7 @@ def case_of_session(view: SessionView, stamp: int, called: str = "") -> Case | N
         label=f"Awaiting review: {view.review.label}" if view.review else state.label,
         title=view.title,
         project=view.project,
+        at_once=any(each.hold and EXTEND in each.hold.verbs for each in view.requests),
         review=view.review is not None,
         agent=view.agent,
         called=called,
@@ -213,9 +216,9 @@ class Rule(msgspec.Struct, frozen=True):
             and _fits(self.agents, case.agent, case.called)
         )
 
-    def due_at(self, since: int, now: int) -> int:
+    def due_at(self, since: int, now: int, *, at_once: bool = False) -> int:
         """When a case that began at `since` is told, if it still stands."""
-        at = since + max(LEAST_AFTER_MS, self.after_ms)
+        at = since if at_once else since + max(LEAST_AFTER_MS, self.after_ms)
         if self.digest_ms:
             # By the clock on the wall: every hub, and a hub started anew, comes to the same moment.
             at = max(at, now)
@@ -440,7 +443,7 @@ def decide(
     for rule in rules:
         if not rule.matches(after) or after.since < max(begun.get(rule.id, now), now - STALE_MS):
             continue
-        at = rule.due_at(max(since, after.since), now)
+        at = rule.due_at(max(since, after.since), now, at_once=after.at_once)
         for channel in rule.channels:
             pending[channel] = min(at, pending.get(channel, at))
     covered = tuple(each for each in pending if _is_covered(after, told.get(each, {})))

@@ -84,6 +84,8 @@ export interface RequestView {
 
 /** A request that can be decided from elsewhere, until then, by these verbs, with this binding.
  *
+ *  If `extend` is among the verbs, it is held for seconds, and until then only while clients that show it
+ *  give that command.
  *  cwd: where the tool would run; empty if not known. outdated: its collector is too old to compare all
  *  that is shown, so it can be denied or given back, not allowed.
  *  always: in words, the rules that `always` would add. partial: not all that is asked is shown

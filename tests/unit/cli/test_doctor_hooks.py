@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
 from adsum.doctor.agents import check_hooks
 from adsum.doctor.checks import Finding
 from adsum.doctor.doctor import _hooks
 from adsum.foreground import _tending
-from adsum.hooks import Setup, Wanted
+from adsum.hooks import Setup, Wanted, mend
 from adsum_collector.agents.claude_code.agent import settings_files
 from adsum_collector.agents.installer import SettingsFiles
 from adsum_collector.state_dir import token_of
 from adsum_shared.state import HostWitness
 from tests.brokers import free_port
+from tests.control import consent_to
 from tests.hubs import NOW, host
 
 PORT = 47_000
@@ -105,6 +108,23 @@ def test_hooks_of_an_older_version_are_a_warning(setup: Setup, home: Path) -> No
     hooks = found(setup, home)["hooks"]
     assert hooks.result == "warn"
     assert "missing: PermissionRequest" in hooks.what
+
+
+def test_a_form_that_may_wait_for_longer_than_the_setting_says_is_a_fault(setup: Setup) -> None:
+    consent_to(setup.state_dir, Ed25519PrivateKey.generate())
+    longer = dataclasses.replace(setup, form_timeout_s=3_610)
+    longer.install(dry_run=False)
+    assert longer.faults(longer.inspect()) == []
+    hooks = json.loads(setup.path.read_text())["hooks"]
+    timeouts = [
+        hooks[event][0]["hooks"][0]["timeout"] for event in ("Elicitation", "PermissionRequest")
+    ]
+    assert timeouts == [3_610, 86_400]
+
+    told = "the hook of forms times out after 3610 s, but hold_form_s takes 310 s"
+    assert setup.faults(setup.inspect()) == [told]
+    assert mend(setup)
+    assert setup.faults(setup.inspect()) == []
 
 
 def test_hooks_that_post_elsewhere_fail(setup: Setup, home: Path) -> None:

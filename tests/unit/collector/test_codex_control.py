@@ -232,7 +232,7 @@ class Collector:
             Parties({"codex": self.agent}, {"codex": intake}),
             OwnersWord(consent, LivePolicy(state_dir / "config.toml")),
             Trail(state_dir),
-            HoldTimes(100, 60),
+            HoldTimes(100, 60, 5),
             now=now,
             timer=time.monotonic,
         )

@@ -165,7 +165,7 @@ class World:
             parties,
             OwnersWord(self.consent, self.policy),
             self.trail,  # type: ignore[arg-type] # a fake
-            HoldTimes(60, 20),
+            HoldTimes(60, 20, 20),
             now=lambda: int(self.wall * 1000),
             timer=lambda: self.timer,
         )

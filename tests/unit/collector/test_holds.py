@@ -10,7 +10,7 @@ from adsum_collector.agents.claude_code.acting import answer_of
 from adsum_collector.control.holds import MOST_OPEN, Held, Holds, TooLateError
 from adsum_shared import signals as s
 from adsum_shared.commands import NotObeyedError
-from tests.control import BINDING, RULES, SESSION, asked_by, command_for, permission
+from tests.control import BINDING, RULES, SESSION, asked_by, command_for, form, permission
 
 CALL = "toolu_1"
 
@@ -25,6 +25,10 @@ def held(
     asked = asked or asked_by(permission(permission_suggestions=RULES))
     fields = {"digest": "d1", "tool_use_id": CALL, **more}
     return Held(request_id, "claude_code", asked, BINDING, 1_000, until, **fields)
+
+
+MAIN, SUB = held().asked, asked_by(permission(agent_id="A"))
+FORM = asked_by(form())
 
 
 @pytest.fixture
@@ -83,15 +87,48 @@ def test_nothing_is_decided_after_its_time(holds: Holds) -> None:
     assert not holds.open
 
 
+def test_a_form_is_held_while_somebody_looks_at_it_and_at_most_so_long() -> None:
+    holds = Holds()
+    holds.hold(held(FORM, until=5.0, latest=300.0))
+    extends = [command_for(held(FORM), "extend") for _ in range(100)]
+
+    assert holds.extend(extends[0], 1.0) is not None
+    assert holds.extend(extends[0], 4.0) is None, "it was given before"
+    assert not holds.expire(10.9)
+    assert holds.extend(extends[1], 10.9) is not None
+    assert not holds.expire(20.8)
+    for number in range(2, 100):
+        holds.extend(extends[number], 4.0 * number + 9)
+    assert holds.open["a" * 24].until == 300.0
+    assert holds.extend(command_for(held(FORM), "extend"), 300.0) is None
+    assert [each.reason for each in holds.expire(300.0)] == ["expired"]
+
+
+@pytest.mark.parametrize(
+    ("about", "wrong"),
+    [
+        (FORM, {"binding": "0" * 64}),
+        (FORM, {"binding": None}),
+        (FORM, {"session_id": "other"}),
+        (FORM, {"request_id": "b" * 24}),
+        (MAIN, {}),
+    ],
+)
+def test_what_does_not_fit_extends_nothing(about: Asked, wrong: dict[str, Any]) -> None:
+    holds = Holds()
+    holds.hold(held(about, until=5.0, latest=300.0 if about is FORM else None))
+    command = msgspec.structs.replace(command_for(held(about), "extend"), **wrong)
+
+    assert holds.extend(command, 1.0) is None
+    assert holds.open["a" * 24].until == 5.0
+
+
 def test_only_so_many_are_held(holds: Holds) -> None:
     for number in range(MOST_OPEN - 1):
         holds.hold(held(request_id=f"{number:024x}"))
 
     assert holds.is_full
     assert holds.knows("a" * 24)
-
-
-MAIN, SUB = held().asked, asked_by(permission(agent_id="A"))
 
 
 @pytest.mark.parametrize(
@@ -118,6 +155,14 @@ MAIN, SUB = held().asked, asked_by(permission(agent_id="A"))
         (SUB, told(s.PromptSubmitted, at=1_000), None),
         (SUB, told(s.PromptSubmitted, origin="system"), None),
         (SUB, told(s.SessionEnded), "gone"),
+        (FORM, told(s.PromptSubmitted), "handed back"),
+        (FORM, told(s.PromptSubmitted, at=1_000), None),
+        (FORM, told(s.PromptSubmitted, origin="system"), None),
+        (FORM, told(s.TurnInterrupted), "handed back"),
+        (FORM, told(s.StatusReported, status="idle"), "handed back"),
+        (FORM, told(s.StatusReported, status="waiting"), "handed back"),
+        (FORM, told(s.StatusReported, status="idle", at=1_000), None),
+        (FORM, told(s.StatusReported, status="busy"), None),
     ],
 )
 def test_what_ends_a_request_and_what_does_not(

@@ -38,7 +38,7 @@ from adsum_shared.signals import (
     RequestOpened,
     decode_signal,
 )
-from tests.control import RULES, SESSION, command_for, consent_to, permission
+from tests.control import RULES, SESSION, command_for, consent_to, form, permission
 from tests.support import wait_until
 
 KEY = Ed25519PrivateKey.generate()
@@ -63,7 +63,7 @@ class Machine:
                 LivePolicy(state_dir / "config.toml"),
             ),
             Trail(state_dir),
-            HoldTimes(100, 60),
+            HoldTimes(100, 60, 5),
             now=lambda: time.time_ns() // 1_000_000,
             timer=lambda: self.clock,
         )
@@ -658,15 +658,67 @@ async def test_what_is_over_in_time_is_handed_back(machine: Machine) -> None:
     assert (await machine.until(HoldEnded)).reason == "expired"
 
 
+async def test_a_form_that_nobody_looks_at_is_given_back_to_its_terminal(machine: Machine) -> None:
+    held, opened = await machine.ask(form())
+    assert held is not None
+    ends, task = await waiting(machine, held)
+    assert opened.hold is not None
+    assert (opened.hold.verbs, opened.hold.for_ms) == (
+        ["elicit", "deny", "defer", "extend"],
+        300_000,
+    )
+
+    machine.clock = 5.0
+    await task
+
+    assert ends.written == b""
+    assert (await machine.until(HoldEnded)).reason == "expired"
+
+
+async def test_a_form_is_held_for_whoever_has_it_before_them(machine: Machine) -> None:
+    held, _ = await machine.ask(form())
+    assert held is not None
+    ends, task = await waiting(machine, held)
+    for machine.clock in (4.0, 8.0, 12.0):
+        await machine.control.obey(command_for(held, "extend"))
+    machine.clock = 21.0
+    await machine.control.obey(command_for(held, "elicit", content={"name": "Ada"}))
+    await task
+
+    assert b'"Ada"' in ends.written
+    await machine.until(CommandReported, "ann", "sent")
+    told = [
+        (each.verb, each.outcome)
+        for each in await machine.said()
+        if isinstance(each, CommandReported)
+    ]
+    assert told == [("elicit", "sent")]
+    lines = [
+        json.loads(line) for file in read_trail(machine.state_dir) for line in file.splitlines()
+    ]
+    assert [each["by"] for each in lines if each.get("verb") == "extend"] == ["ann"]
+
+
+async def test_how_long_a_form_is_held_is_its_owners_to_say(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, opened = await machine.ask(form(), attended=False)
+    assert held is not None
+    assert opened.hold.verbs == ["elicit", "deny", "defer"], "nobody sits at its terminal"
+    assert opened.hold.for_ms == 60_000
+
+    for seconds, found in ((0, None), (600, (["elicit", "deny", "defer"], 600_000))):
+        monkeypatch.setattr(machine.control, "_limits", HoldTimes(1_000, 60, seconds))
+        _, opened = await machine.ask(form())
+        assert (opened.hold and (opened.hold.verbs, opened.hold.for_ms)) == found
+
+
 async def test_a_servers_form_is_known_by_our_name_when_it_is_answered(machine: Machine) -> None:
-    form = {"hook_event_name": "Elicitation", "session_id": "s", "cwd": "/", "message": "Who?"}
-    form |= {"requested_schema": {"properties": {"name": {"type": "string"}}}}
-    held, opened = await machine.ask(json.dumps(form | {"mcp_server_name": "rig"}).encode())
+    held, opened = await machine.ask(form())
     assert held is not None
     assert opened.request_id == held.id
 
-    result = form | {"hook_event_name": "ElicitationResult", "action": "accept"}
-    body = json.dumps(result | {"mcp_server_name": "rig"}).encode()
+    body = form(hook_event_name="ElicitationResult", action="accept")
     machine.control.hear(machine.agent.hook(body, 2_000))
 
     closed = await machine.until(type(machine.agent.hook(body, 2_000)[0]))

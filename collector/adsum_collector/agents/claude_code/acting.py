@@ -138,7 +138,8 @@ def _elicitation(hook: HookBody) -> Asked | None:
     fits = sum(map(len, parts.values())) <= INPUT_MAX
     given = {name: lenient(raw, object) for name, raw in parts.items()} if fits else None
     verbs = ["elicit"] if given and _form(schema) and hook.text("mode") in (None, "form") else []
-    return _asked(hook, server, (given, b"".join(parts.values())), [*verbs, "deny"])
+    asked = _asked(hook, server, (given, b"".join(parts.values())), [*verbs, "deny"])
+    return msgspec.structs.replace(asked, hidden=True)
 
 
 ASKED: Final = {"PermissionRequest": _permission, "Elicitation": _elicitation}

@@ -60,6 +60,7 @@ from adsum_collector.agents.claude_code.settings_text import (
     ASSUMED,
     FIRST_WITH_HTTP,
     FIRST_WITH_STATUS,
+    FORMS,
     added,
     events_for,
     holdable,
@@ -300,6 +301,13 @@ def inspect_hooks(path: Path) -> _ClaudeReport:
     posted = [(event, hook) for event, hook in ours if hook.get("type") == "http"]
     urls = {hook["url"] for _, hook in posted}
     commands = [command_words(hook) for _, hook in ours if hook.get("type") == "command"]
+    waiting = {
+        event: hook
+        for event, hook in ours
+        if hook.get("type") == "command" and command_words(hook)[-1:][0].startswith(HOLD_WORD)
+    }
+    forms = waiting.get(FORMS, {})
+    timeout = forms.get("timeout")
     allowed = settings.get(ALLOWED_URLS)
     return _ClaudeReport(
         path=path,
@@ -315,11 +323,8 @@ def inspect_hooks(path: Path) -> _ClaudeReport:
         shared=bool((mode_of(path) or 0) & 0o044),
         statusline=statusline_in(settings),
         command=tuple(commands[0]) if commands else None,
-        held=frozenset(
-            event
-            for event, hook in ours
-            if hook.get("type") == "command" and command_words(hook)[-1:][0].startswith(HOLD_WORD)
-        ),
+        held=frozenset(waiting),
+        form_timeout_s=timeout if isinstance(timeout, int | float) else 0 if forms else None,
     )
 
 

@@ -89,7 +89,8 @@ BY_SHIM: Final = frozenset(
 #: whose registry tells that the keyboard was first: else a card would stay while the tool runs. A run
 #: with -p waits for its hooks and asks nobody else; ATTENDED is 0 in it.
 ATTENDED: Final = "CLAUDE_CODE_SESSION_ATTENDED"
-HELD: Final = frozenset({"PermissionRequest", "Elicitation"})
+FORMS: Final = "Elicitation"
+HELD: Final = frozenset({"PermissionRequest", FORMS})
 
 #: Before, a command that the CLI does not wait for leaves an `async_hook_response` line in the
 #: user's transcript (2.1.112: one for each; a command that is waited for and prints nothing leaves
@@ -124,6 +125,8 @@ def entry_for(event: str, target: Target, version: Version) -> dict[str, Any]:
     hook = _http_hook(target) if posted else _shim_hook(target, version, waited=waited)
     if target.holds and event in holdable(version):
         hook = _holding_hook(target, version)
+        if event == FORMS:
+            hook["timeout"] = target.form_timeout_s
     group: dict[str, Any] = {"hooks": [hook]}
     return {"matcher": "auto"} | group if event in SHOWN_WHEN_TYPED else group
 

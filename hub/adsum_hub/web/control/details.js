@@ -1,5 +1,6 @@
 // @ts-check
 /** What a session asks, in full, with all that can be said to it: forms, diffs, plans; why not, where nothing can. */
+import { useEffect } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { askerOf } from "../board/card.js";
 import { me } from "../core/api.js";
@@ -8,7 +9,7 @@ import { hubNow } from "../core/link.js";
 import { openRequests } from "../core/requests.js";
 import { titleOf } from "../core/states.js";
 import { blocksOf, contentOf, editOf, fieldsOf, foldBlank, fullOf, isGrave, spansOf } from "./read.js";
-import { decide, givenOf, keyOf, sameAsked, whyNot } from "./state.js";
+import { decide, EXTEND_MS, extendHold, givenOf, keyOf, sameAsked, whyNot } from "./state.js";
 import { allow, Area, Barred, cautionsOf, deny, Do, Extent, Fate, Fields, isDecided, Row } from "./view.js";
 import { Age, Code, html, Icon, Until } from "../ui/html.js";
 
@@ -160,6 +161,14 @@ function Deciding({ session, request }) {
   const asked = { session, request };
   const why = whyNot(session, request);
   const verbs = request.hold?.verbs ?? [];
+  const shows = !why && !isDecided(asked) && verbs.includes("extend");
+  useEffect(() => {
+    if (!shows) return;
+    const extend = () => document.visibilityState === "visible" && extendHold(session, request);
+    extend();
+    const timer = setInterval(extend, EXTEND_MS);
+    return () => clearInterval(timer);
+  }, [shows]);
   if (why && !(why.passing && request.hold && me.value?.role !== "viewer"))
     return html`<${Barred} why=${why} session=${session} />`;
   // What was typed stays while it can be taken back, or fails; and while the link is cut.

@@ -156,6 +156,16 @@ export function decide(session, request, { verb, words, undo = false, ...paramet
   return key;
 }
 
+/** Between two of `extendHold`. */
+export const EXTEND_MS = 4000;
+
+/** Has a form held for some seconds more, since the reader has it before them. It decides nothing.
+ * @param {SessionView} session @param {RequestView} request */
+export function extendHold(session, { id, hold }) {
+  const path = `/api/v1/sessions/${encodeURIComponent(session.id)}/commands`;
+  void sendToHub("POST", path, { verb: "extend", request_id: id, binding: hold?.binding });
+}
+
 /** A timer's own decision: one made since has the same key. @param {Given} given @param {Phase} phase */
 function stillThat({ key, body }, phase) {
   const now = decisions.peek().get(key);

@@ -25,7 +25,7 @@ from adsum_hub.notify.rules import (
     read_config,
 )
 from adsum_shared.settings import EntryError
-from adsum_shared.state import Group, ReportView
+from adsum_shared.state import Group, HoldView, ReportView, RequestView
 from tests.hubs import NOW, host, session
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -329,6 +329,19 @@ def test_a_need_is_due_after_the_rules_delay():
 
 def test_a_flicker_is_never_told_even_without_a_delay():
     assert decided([rule(after=0)], None, case()).pending == {PUSH: NOW + 1_000}
+
+
+def test_a_form_that_is_held_for_seconds_is_due_at_once():
+    verbs, kind = ("elicit", "deny", "defer", "extend"), "dialog"
+    request = RequestView("r1", kind, NOW, hold=HoldView("b", verbs, NOW + 300_000))
+    view = session("a", Group.NEEDS_YOU, "awaiting_input", since=NOW, requests=(request,))
+    form = case_of_session(view, NOW)
+
+    assert decided([rule(after=60)], None, form).pending == {PUSH: NOW}
+    other = replace(view, requests=(replace(request, hold=None),))
+    assert decided([rule(after=60)], None, case_of_session(other, NOW)).pending == {
+        PUSH: NOW + MINUTE
+    }
 
 
 def test_a_need_that_passes_is_cancelled():
