@@ -36,11 +36,11 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: The most lines that a package may have. Lower a budget with each change; raise one only with the
 #: reason in the commit's body.
 LINE_BUDGETS = {
-    "adsum": 13435,
-    "adsum_collector": 23880,
-    "adsum_hub": 20185,
-    "adsum_shared": 5110,
-    "page": 17000,
+    "adsum": 13520,
+    "adsum_collector": 24010,
+    "adsum_hub": 20205,
+    "adsum_shared": 5130,
+    "page": 17030,
 }
 WEB = PACKAGES["adsum_hub"] / "web"
 #: The page's own files, without what is vendored.

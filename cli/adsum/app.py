@@ -198,7 +198,7 @@ def join(
 
 @app.command()
 def leave(state_dir: StateDir = None) -> None:
-    """Leave the hub: remove what `join` created, its service and hooks.
+    """Leave the hub and remove what `join` created.
 
     Service, hooks and credential; and the hub lets go.
 

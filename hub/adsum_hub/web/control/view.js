@@ -131,7 +131,7 @@ export function cautionsOf({ hold }) {
   const names = agreed.length > 0 ? ` (${plain(agreed.join(", "), 200)})` : "";
   if (persons > 1) words.push(`${agreed.length} of ${persons} have allowed it${names}: it takes that many persons.`);
   if (unverified)
-    words.push("Unverified: no hook or transcript of this session shows this request. Another program may have sent it.");
+    words.push("Unverified: no hook or transcript shows this request. Another program may have sent it.");
   return [...words, ...(hold?.cautions ?? [])];
 }
 
