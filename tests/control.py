@@ -80,7 +80,7 @@ BINDING = "b" * 64
 def command_for(about: Asked | Held, verb: Any = "allow", **more: Any) -> Command:
     asked, request_id, binding = about, "a" * 24, BINDING
     if isinstance(about, Held):
-        asked, request_id, binding = about.asked, about.id, about.binding
+        asked, request_id, binding = about.asked, about.id, about.shown
     assert isinstance(asked, Asked)
     fields = {
         "id": os.urandom(16).hex(),

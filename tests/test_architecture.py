@@ -37,9 +37,9 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: reason in the commit's body.
 LINE_BUDGETS = {
     "adsum": 13520,
-    "adsum_collector": 24010,
+    "adsum_collector": 24025,
     "adsum_hub": 20205,
-    "adsum_shared": 5130,
+    "adsum_shared": 5135,
     "page": 17030,
 }
 WEB = PACKAGES["adsum_hub"] / "web"

@@ -232,7 +232,7 @@ def why_not(asked: DecisionAsked, view: SessionView) -> str:
         return f"What {name.lower()} asks cannot be answered from elsewhere. {ATTACH}"
     if asked.name != "deny" and all(hold.outdated for hold in holds):
         machine = clean(view.host)
-        return f"The collector on {machine} is too old to check what you were shown. Upgrade Adsum on {machine}: adsum upgrade"
+        return f"The collector on {machine} is too old to check what you were shown, or it asked before the hub was upgraded. Upgrade Adsum on {machine}: adsum upgrade"
     if asked.name != "deny" and all(hold.partial for hold in holds):
         return f"Not all that {name.lower()} asks is shown here, so it cannot be allowed here. {ATTACH}"
     takes = ", ".join(sorted({verb for hold in holds for verb in hold.verbs} - {EXTEND}))
@@ -286,7 +286,7 @@ def _heads(wanted: OpenRequest) -> dict[str, None]:
 def request_text(wanted: OpenRequest) -> str:
     """The whole of it: nobody decides what they have not seen."""
     view, request = wanted.view, wanted.request
-    place = request.hold.cwd if request.hold and request.hold.cwd else view.cwd
+    place = request.hold.cwd if request.hold else view.cwd
     lines = [
         "",
         f"{clean(view.session_id)[:8]}  {clean(view.title) or '(untitled)'}",

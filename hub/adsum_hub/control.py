@@ -459,7 +459,7 @@ def _require_decidable(
         if verb not in REFUSING and hold.partial:
             cause, step = "Not all of what is asked is shown here", TERMINAL
         elif verb not in REFUSING and hold.outdated:
-            cause = f"The collector on {machine} is too old to check what you were shown"
+            cause = f"The collector on {machine} is too old to check what you were shown, or it asked before this hub was upgraded"
             step = f"Upgrade Adsum on {machine}: adsum upgrade"
         raise BadRequestError(409, f"{cause}, so it was not decided.", step)
     return hold

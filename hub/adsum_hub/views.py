@@ -358,8 +358,7 @@ def _is_called(request: Request, facts: Facts) -> bool:
 def is_whole(payload: object) -> bool:
     """Whether nothing of what is asked was cut, masked or kept back on its way.
 
-    What is masked counts as well: a secret's place may hold a command of its own. (Rejected: to
-    recompute the binding from the payload; it covers what was asked before anything was masked.)
+    What is masked counts as well: a secret's place may hold a command of its own.
     """
     if isinstance(payload, str):
         return not payload.endswith("…") and "[redacted:" not in payload

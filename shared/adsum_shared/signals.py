@@ -203,8 +203,9 @@ class ToolFinished(Signal, frozen=True, kw_only=True, tag="tool.finished"):
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The collector holds the request open for a decision from elsewhere; it bears `request_id`.
 
-    binding: `commands.binding_of` what this signal shows. verbs: the decisions it takes, and `extend` where
-    it is held for `for_ms` only while somebody looks at it. for_ms: how long, from `at` on. always: the
+    binding: random; it denies and gives back. What allows is `commands.binding_of` what this signal shows.
+    verbs: the decisions it takes, and `extend` where it is held for `for_ms` only while somebody looks at
+    it. for_ms: how long, from `at` on. always: the
     rules that `always` would add, as the agent suggests them, in words. persons: how many must decide the
     same before anything is allowed. cwd: where the tool would run. version: `commands.HOLD_VERSION`;
     older collectors send 0: they bind only part of what is shown.

@@ -517,10 +517,14 @@ async def test_the_very_same_is_allowed_in_several_sessions_each_by_its_own_comm
         {"command": "make", "timeout": 9},
         {"command": "make", "timeout": 8},
     ]
-    views = [held.held(f"s{n}", now, payload=each) for n, each in enumerate(payloads)]
+    views = [
+        held.held(f"s{n}", now, payload=each, hold={"cwd": f"/srv/{n}"})
+        for n, each in enumerate(payloads)
+    ]
     hub.load(views, [fleets.host("alpha", now, control="approve")])
     page = await open_page(path="/sessions/alpha:s0", ready=f".same {READY}")
     await expect(page.locator(".same label")).to_have_count(3)
+    await expect(page.locator(".same label", has_text="s2")).to_contain_text("in /srv/2")
     await page.locator(".same label", has_text="s2").click()
     button = page.locator("[data-do=same]")
     await expect(button).to_have_text("Allow in these 2 sessions")

@@ -174,8 +174,13 @@ MUTANTS = (
     ),
     Mutant(
         "A decision is for what was shown.",
-        (Edit(_HOLDS, "Holds.decide", "secrets.compare_digest(...)", "True"),),
+        (Edit(_HOLDS, "Holds.decide", "_is_bound(...)", "True"),),
         (f"{_CORE}::test_what_does_not_fit_leaves_it_open",),
+    ),
+    Mutant(
+        "What stands in the stream allows nothing.",
+        (Edit(_HOLDS, "_is_bound", "command.verb in REFUSING or ...", "True"),),
+        (f"{_CORE}::test_the_requests_own_binding_denies_and_never_allows",),
     ),
     Mutant(
         "A hub binds what it displays, not what a machine's stream says it binds.",

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from adsum_collector.agents.base import Asked
-from adsum_shared.commands import LEASE_S, Command, NotObeyedError
+from adsum_shared.commands import EXTEND, LEASE_S, Command, NotObeyedError
 from adsum_shared.people import MACHINE, is_alike
 from adsum_shared.signals import (
     ALL_CHILDREN,
@@ -56,6 +56,8 @@ Builder = Callable[[Asked, Command], bytes]
 class Held(msgspec.Struct, frozen=True):
     """A request that is held open. id: 64 random bits. at: when its hook fired, ms of wall clock.
 
+    shown: `commands.binding_of` what hubs display; a decision is bound to it. binding: random, and in the
+    signal; who has it may deny, give back and renew, as of a request that is masked or not whole.
     digest: what it has in common with its call, which it does not name; None of what is no call.
     until: seconds, monotonic. waited: the registry has shown its dialog. own_id: the agent's.
     persons: how many must decide the same before anything is allowed. server: whose form it is.
@@ -67,6 +69,7 @@ class Held(msgspec.Struct, frozen=True):
     agent: str
     asked: Asked
     binding: str
+    shown: str
     at: int
     until: float
     digest: str | None = None
@@ -142,7 +145,7 @@ class Holds:
         asked = held.asked
         if command.session_id != asked.session_id:
             raise NotObeyedError("the request is another session's")
-        if not secrets.compare_digest(held.binding.encode(), (command.binding or "").encode()):
+        if not _is_bound(held, command):
             raise NotObeyedError("what was shown is not what is asked")
         if now >= held.until:
             raise TooLateError("its time was over")
@@ -169,8 +172,7 @@ class Holds:
             return None
         _keep(self._used, command.id, None, MOST_USED)
         is_its_own = command.session_id == held.asked.session_id
-        shown = secrets.compare_digest(held.binding.encode(), (command.binding or "").encode())
-        if not (is_its_own and shown and now < held.until):
+        if not (is_its_own and _is_bound(held, command) and now < held.until):
             return None
         until = max(held.until, min(now + LEASE_S, held.latest))
         self.open[held.id] = msgspec.structs.replace(held, until=until, extended=True)
@@ -330,6 +332,15 @@ class TooLateError(NotObeyedError):
 
 class OthersNeededError(NotObeyedError):
     """It is sound, and one person's alone: it counts once another has decided the same."""
+
+
+def _is_bound(held: Held, command: Command) -> bool:
+    """Whether the command is for what is asked; what lets nothing run may bear the request's own binding."""
+    given = (command.binding or "").encode()
+    if secrets.compare_digest(held.shown.encode(), given):
+        return True
+    harmless = command.verb in REFUSING or command.verb == EXTEND
+    return harmless and secrets.compare_digest(held.binding.encode(), given)
 
 
 def means_the_same(one: Command, other: Command) -> bool:

@@ -189,7 +189,7 @@ class RemoteControl:
             return None
         asked, shown = self._as_shown(agent, asked, opened)
         hold = Hold(
-            binding=binding_of(self._sent(agent, asked, shown)),
+            binding=secrets.token_hex(32),
             verbs=[*asked.verbs, *([EXTEND] if longest > lasts else [])],
             for_ms=int(longest * 1000),
             always=list(asked.always) or None,
@@ -203,6 +203,7 @@ class RemoteControl:
             agent=agent,
             asked=asked,
             binding=hold.binding,
+            shown=binding_of(self._sent(agent, asked, shown)),
             at=at,
             until=self._timer() + lasts,
             latest=self._timer() + longest if longest > lasts else None,
@@ -339,7 +340,7 @@ class RemoteControl:
             verb=rule.decision,
             by=f"{BY_RULE}{rule.name}",
             request_id=held.id,
-            binding=held.binding,
+            binding=held.shown,
             text=rule.reason,
         )
         await self._obey(command)

@@ -143,7 +143,7 @@ async function askedOf(id) {
   const words = `${tool}: ${command}\nin ${hold?.cwd}`;
   const whole = typeof command === "string" && Object.keys(more).length === 0 && words.length <= MOST_WORDS;
   const sound = whole && /^[\x20-\x7e]+\n[\x20-\x7e]+$/.test(words);
-  const takes = kind === "permission" && hold && !hold.partial && !hold.unverified;
+  const takes = kind === "permission" && hold?.cwd && !hold.partial && !hold.unverified;
   if (!sound || !takes || !["allow", "deny"].every((verb) => hold.verbs.includes(verb))) return undefined;
   return { words, request_id, binding: hold.binding };
 }

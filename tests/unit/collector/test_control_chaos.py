@@ -276,7 +276,7 @@ class World:
         if wrong == 2:  # signed for the machine that it names, and put into this one's stream
             command = good
             fields = signed(msgspec.structs.replace(good, host_id="h2"), HUB)
-        same = other.held.binding == one.held.binding and wrong == 8
+        same = other.held.shown == one.held.shown and wrong == 8
         same = same and other.held.asked.session_id == one.held.asked.session_id
         self.put(fields, Sent(command, genuine=same, run=command.run))
 

@@ -24,7 +24,7 @@ def held(
 ) -> Held:
     asked = asked or asked_by(permission(permission_suggestions=RULES))
     fields = {"digest": "d1", "tool_use_id": CALL, **more}
-    return Held(request_id, "claude_code", asked, BINDING, 1_000, until, **fields)
+    return Held(request_id, "claude_code", asked, "own", BINDING, 1_000, until, **fields)
 
 
 MAIN, SUB = held().asked, asked_by(permission(agent_id="A"))
@@ -46,6 +46,16 @@ def test_a_decision_closes_what_it_decides(holds: Holds) -> None:
     assert not holds.open
     with pytest.raises(TooLateError, match="decided"):
         holds.decide(command_for(held()), 1.0, answer_of)
+
+
+def test_the_requests_own_binding_denies_and_never_allows(holds: Holds) -> None:
+    """It is in the stream, where a hub of an older version takes it for what it shows."""
+    own = {"binding": "own"}
+    with pytest.raises(NotObeyedError, match="not what is asked"):
+        holds.decide(msgspec.structs.replace(command_for(held()), **own), 1.0, answer_of)
+
+    denial = msgspec.structs.replace(command_for(held(), "deny"), **own)
+    assert b"deny" in holds.decide(denial, 1.0, answer_of)[1]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ export function Card({ entry, first }) {
   const absent = session.reachability === "offline";
   const request = openRequests(session)[0];
   const held = isHeld(session);
-  const cwd = request?.hold?.cwd || session.cwd;
+  const cwd = request?.hold ? request.hold.cwd : session.cwd;
   // Above what is asked, where a press decides: on a phone what is below the buttons is below the screen.
   const where = html`
     <p class="where" data-held=${held}>

@@ -147,8 +147,8 @@ function Spans({ text }) {
 function limitOf({ session, request: { hold } }) {
   if (hold?.outdated)
     return {
-      words: `The collector on ${plain(session.host)} is too old to check what you were shown, so this can be denied ` +
-        "here, not allowed. Upgrade it there:",
+      words: `The collector on ${plain(session.host)} is too old to check what you were shown, or it asked before ` +
+        "this hub was upgraded. So this can be denied here, not allowed. Upgrade the collector there:",
       command: "adsum upgrade",
     };
   const words = "Not all of what is asked is shown here: it is too long, or a secret in it was masked. So it can be " +
@@ -464,7 +464,10 @@ function Same({ session, request }) {
             <input type="checkbox" checked=${kept} onChange=${() => turn(name, kept)} />
             <span>
               <b><bdi>${titleOf(one)}</bdi></b>
-              <small>on ${plain(one.host)}${one.cwd && html`, in <${Code} text=${one.cwd} />`}</small>
+              <small>
+                on ${plain(one.host)}, in <${Code} text=${its.hold?.cwd || one.cwd || "?"} />
+                ${cautionsOf(its).map((words) => html`<span key=${words} class="caution">${words}</span>`)}
+              </small>
             </span>
           </label>
         `;
