@@ -48,6 +48,7 @@ WAYS = {
     "hooks + transcript, as installed": Way(("hooks", "transcript"), as_installed=True),
     "hooks": Way(("hooks",)),
     "transcript": Way(("transcript",)),
+    "registry": Way(("registry",)),
 }
 
 AS_INSTALLED = ", as installed"
@@ -112,6 +113,7 @@ def figures(total: Score) -> dict[str, Any]:
         "false_needs_you_s": round(total.false_ms / 1000, 1),
         "missed_needs_you_s": round(total.missed_ms / 1000, 1),
         "flickers": total.flickers,
+        "unlabelled_sessions": len(total.unlabelled),
         "delay_p50_ms": percentile(total.delays, 0.5),
         "delay_p99_ms": percentile(total.delays, 0.99),
     }
@@ -136,7 +138,7 @@ def in_seconds(by_cause: dict[str, int]) -> dict[str, float]:
 
 HEADINGS = (
     *("witnesses", "settled", "95 %", "at most", "ended", "time", "95 %", "at most"),
-    *("false s", "missed s", "flickers", "p50 ms", "p99 ms"),
+    *("false s", "missed s", "flickers", "unlabelled", "p50 ms", "p99 ms"),
 )
 OF_A_SET = ("set", "labels")
 
@@ -155,6 +157,7 @@ def row(name: str, total: Score) -> tuple[str, ...]:
         f"{found['false_needs_you_s']}",
         f"{found['missed_needs_you_s']}",
         f"{total.flickers}",
+        f"{len(total.unlabelled)}",
         f"{found['delay_p50_ms']}",
         f"{found['delay_p99_ms']}",
     )
@@ -335,6 +338,8 @@ def as_json(one: Labelled, scores: dict[str, Score], *, alone: bool) -> dict[str
 def explain(scores: dict[str, Score], chosen: dict[str, Way]) -> None:
     for name, total in scores.items():
         print(f"\n{name}: {len(total.misses) or 'no'} missed")
+        for session in total.unlabelled:
+            print(f"  {session}: listed, though no label names it")
         hooked = scores.get(name.removesuffix(AS_INSTALLED))
         also = [place(miss) for miss in hooked.misses] if hooked is not None else []
         for miss in total.misses:

@@ -11,7 +11,7 @@ MORE = frozenset({"settled", "ended", "time_weighted_percent"})
 #: What is compared. Percentages of spans follow from the counts, ceilings from the traces alone.
 JUDGED = (
     *("settled", "ended", "time_weighted_percent", "false_needs_you_s", "missed_needs_you_s"),
-    *("flickers", "delay_p50_ms", "delay_p99_ms"),
+    *("flickers", "unlabelled_sessions", "delay_p50_ms", "delay_p99_ms"),
 )
 #: These say what was measured; where they differ, nothing can be compared.
 SIZES = ("segments", "ended_segments")

@@ -190,7 +190,8 @@ class _Table:
     def read(self, trace: Trace, event: Event) -> Entry | None:
         raw = json.dumps(event.content).encode()
         signals = _adapted(trace, event, signals_from_registry, raw, trace.t0 + event.t_ms)
-        started = next((each.started for each in signals if isinstance(each, StatusReported)), 0)
+        named = (each for each in signals if isinstance(each, StatusReported | ProcessSeen))
+        started = next((each.started for each in named), 0)
         return read_entry(list(signals), started)
 
     def note(self, signals: Iterable[AnySignal]) -> None:
@@ -234,11 +235,24 @@ def registry_arrivals(trace: Trace) -> Iterator[Arrival]:
 
 
 def process_arrivals(trace: Trace) -> Iterator[Arrival]:
-    """What the process table shows: who runs, and that a killed or finished process is gone."""
+    """What the process table shows: who runs, and that a killed or finished process is gone.
+
+    A SessionStart hook names the process beside it, as the shim does, also of a session that the registry
+    never names.
+    """
     table = _Table()
     held: dict[int, Entry] = {}
+    begun = {
+        entry.session_id: entry
+        for event in reversed(list(_of_kind(trace, "registry")))
+        if not event.deleted and (entry := table.read(trace, event))
+    }
     for event in trace.events:
         t, at = event.t_ms, trace.t0 + event.t_ms
+        if event.event == "SessionStart" and (entry := begun.get(event.body["session_id"])):
+            seen = _process(ProcessSeen, entry, at)
+            table.note([seen])
+            yield Arrival(t, seen, "process")
         written = event.kind == "registry" and not event.deleted
         if written and (entry := table.read(trace, event)):
             held[event.pid] = entry

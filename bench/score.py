@@ -19,6 +19,8 @@ number of spans makes it. A share of time stands on as many spans as Kish's effe
 few, where one span lasts as long as all others. Spans of one trace resemble each other, so the true
 doubt is somewhat greater.
 
+*Unlabelled*: sessions that were listed and that no label names, in scenarios with labels.
+
 *By cause*: seconds of false and missed needs_you by what was shown and what the label says stood there.
 """
 
@@ -74,6 +76,8 @@ class Score(msgspec.Struct):
     misses: list[Miss] = []
     false_by: dict[str, int] = {}
     missed_by: dict[str, int] = {}
+    #: Sessions that were listed and that no label names, in scenarios with labels.
+    unlabelled: list[str] = []
 
     @property
     def settled_share(self) -> float:
@@ -135,6 +139,15 @@ def score(
                 _delay(label, line, total)
         _weigh(labels, reach, line, total)
         total.flickers += _flickers(labels, line)
+    if trace.labels:
+        others = lines.keys() - {label.session_id for label in trace.labels}
+        total.unlabelled += [
+            f"{trace.name} {each[:8]}" for each in sorted(others) if _listed(lines[each])
+        ]
+
+
+def _listed(line: list[Change]) -> bool:
+    return any(change.group is not None for change in line)
 
 
 def right(label: Label, change: Change | None) -> bool:

@@ -45,6 +45,15 @@ def test_the_right_group_in_the_wrong_state_is_a_miss_where_the_state_is_known()
     assert [(miss.want, miss.got) for miss in found.misses] == [("idle", "error by hook")]
 
 
+def test_a_listed_session_that_no_label_names_counts() -> None:
+    ready, hidden = shown(0, "needs_you", "idle"), Change(9, None, "unlisted", "hook", 1.0, "")  # type: ignore[arg-type]
+    trace, total = Trace("trace", 0, (), [], [WORK], []), Score()
+    score(trace, {S: [], "phantom": [ready, hidden], "never": [hidden]}, total, ("hooks",))
+    score(Trace("unlabelled", 0, (), [], [], []), {"other": [ready]}, total, ("hooks",))
+
+    assert total.unlabelled == ["trace phantom"]
+
+
 def test_nothing_shown_is_a_miss() -> None:
     assert [miss.got for miss in scored([WORK]).misses] == ["nothing"]
 
