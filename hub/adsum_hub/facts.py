@@ -246,7 +246,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     waiting: since when it has been `waiting`; released: when it last ceased to be. busy: when it last
     began to be. rested: its last word at rest, by that one's stamp; shell: it was `shell`, not `idle`.
-    worked: when the `busy` before that rest began. dialogs: it tells of every dialog.
+    worked: when the `busy` before that rest began. dialogs, shells: see `StatusReported`.
     """
 
     at: int
@@ -262,6 +262,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     worked: int = 0
     shell: bool = False
     dialogs: bool = False
+    shells: bool = True
 
 
 def same_process(process: SessionProcess | Status, pid: int | None, started: int) -> bool:
@@ -469,12 +470,13 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             return False
         if self.worked:
             return True
-        if self.ended is not None:
+        if self.ended is not None or (self.left is not None and self.left.at >= self.named):
             return False
         if self.named:
-            begun = self.status is not None or self.start is not None
-            return begun and (self.left is None or self.named > self.left.at)
-        return self.process is not None and self.process_at > 0
+            return self.status is not None or self.start is not None
+        # Hooks told nothing but that a process lives: it may be one in reserve, see `signals.SPARE`.
+        reserve = self.hook_at > 0 and self.start is None
+        return self.process is not None and self.process_at > 0 and not reserve
 
     @property
     def lived(self) -> bool:

@@ -20,6 +20,15 @@ LEFT = "left"
 LATENESS = 1_500
 #: `ChildFinished.child_id` that means all of them.
 ALL_CHILDREN = "*"
+#: The reason of a session's end that never began: its process is kept in reserve for the next session.
+SPARE = "spare"
+#: The status of a team mate in a list of background tasks, which does not say whether the mate works or
+#: rests.
+MATE_LISTED = "listed"
+#: The tool of a request that is for network access and not for a call.
+NETWORK = "NetworkAccess"
+#: The id of a request to approve a goal. Unlike others it outlives its turn.
+GOAL = "goal"
 #: Of signals that name none.
 DEFAULT_AGENT = "claude_code"
 #: Those of the agents we know have 36 characters.
@@ -381,7 +390,8 @@ class RetryScheduled(Signal, frozen=True, kw_only=True, tag="retry.scheduled"):
 class StatusReported(Signal, frozen=True, kw_only=True, tag="status.reported"):
     """The CLI's own registry. `at` is the stamp it bears (`statusUpdatedAt`).
 
-    dialogs: it tells of each dialog by `waiting`, as soon as that is on the screen.
+    dialogs: it tells of each dialog by `waiting`, as soon as that is on the screen. shells: it tells of
+    background commands by `shell`, so none runs while it says `idle`.
     """
 
     status: str | None = None
@@ -389,6 +399,7 @@ class StatusReported(Signal, frozen=True, kw_only=True, tag="status.reported"):
     pid: int | None = None
     started: int = 0
     dialogs: bool = False
+    shells: bool = True
 
 
 class UsageTotalled(Signal, frozen=True, kw_only=True, tag="usage.totalled"):

@@ -197,6 +197,9 @@ KINDS_OF = {
 WAITS_FOR = {
     "permission prompt": frozenset({"permission", "plan", "dialog"}),
     "input needed": frozenset({"question", "dialog"}),
+    "sandbox request": frozenset({"permission"}),
+    "worker request": frozenset({"permission"}),
+    "goal proposal": frozenset({"plan"}),
 }
 
 

@@ -280,6 +280,7 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         worked=held.busy if rests else held.worked,
         shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
         dialogs=signal.dialogs,
+        shells=signal.shells,
     )
     return changes
 

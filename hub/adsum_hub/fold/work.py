@@ -131,9 +131,11 @@ def turn_ended(facts: Facts, signal: s.TurnEnded) -> Changes:
         if signal.at > facts.drained:
             changes["drained"] = signal.at
         for entry in signal.background:
-            news = put_child(
-                facts, entry.id, listed(facts.children.get(entry.id), entry, signal.at)
-            )
+            if entry.status == s.MATE_LISTED:
+                news = keep_mates(facts, entry, signal.at)
+            else:
+                held = facts.children.get(entry.id)
+                news = put_child(facts, entry.id, listed(held, entry, signal.at))
             facts, changes = replace(facts, **news), changes | news
     return changes
 
@@ -565,6 +567,17 @@ def listed(held: Child | None, entry: s.BackgroundTask, at: int) -> Child:
     if entry.status in ("running", "pending"):
         return merged
     return replace(merged, finished=max(merged.finished, at), status=entry.status)
+
+
+def keep_mates(facts: Facts, entry: s.BackgroundTask, at: int) -> Changes:
+    """Keep the mates that run: the list of a Stop has them under another id, and cannot end one."""
+    children = {
+        key: replace(child, last=max(child.last, at))
+        if child.running and child.kind == "agent" and child.description == entry.description
+        else child
+        for key, child in facts.children.items()
+    }
+    return {} if children == facts.children else {"children": children}
 
 
 def task_created(facts: Facts, signal: s.TaskCreated) -> Changes:

@@ -13,7 +13,7 @@ import msgspec
 
 from adsum_hub import facts as known
 from adsum_hub.facts import Child, Facts, Request, Status, Tool, Turn, same_process
-from adsum_shared.signals import LATENESS
+from adsum_shared.signals import GOAL, LATENESS, NETWORK
 
 #: A process start is known to a second at worst (the kernel tells its boot time in seconds).
 START_SLACK = 1_000
@@ -486,6 +486,13 @@ def closed_at(facts: Facts, told: Turns, request: Request) -> int:
     form_of = request.server and request.kind == "dialog" and known.subagents_call(facts, request)
     if form_of and form_of.finished:
         return form_of.finished
+    if request.request_id == GOAL:
+        return told.typed_at if told.typed_at > request.opened else 0
+    if request.tool == NETWORK and request.agent_id is None:
+        ran = [tool.finished for tool in facts.calls.values() if tool.finished > request.opened]
+        return min(
+            [*ran, *filter(None, [over(told, request.prompt_id, request.opened)])], default=0
+        )
     agent_id = form_of.agent_id if form_of else request.agent_id
     if agent_id is not None:
         # A subagent's request outlives its parent's Stop: seen, 1.4 s before it was answered.

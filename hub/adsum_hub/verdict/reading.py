@@ -6,7 +6,7 @@ import msgspec
 
 from adsum_hub.facts import Child, Facts, Request, Status
 from adsum_hub.verdict.ground import Children, Ground, Standing
-from adsum_shared.signals import LATENESS
+from adsum_shared.signals import LATENESS, NETWORK
 from adsum_shared.state import GROUP_OF, AgentState, StateSource
 
 SOURCES: dict[str, StateSource] = {
@@ -16,6 +16,11 @@ SOURCES: dict[str, StateSource] = {
     "registry": "registry",
     "process": "process",
 }
+
+
+#: What the registry waits for where no hook opens a request. Claude Code writes these words only while no
+#: permission dialog and no form is open, and a background command or a finished turn may cause them.
+UNHOOKED = frozenset({"sandbox request", "goal proposal", "worker request"})
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -123,7 +128,7 @@ def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
     if status is None:
         pass
     elif status.status == "waiting":
-        if not requests and not _cancelled(status, stand, children):
+        if not requests and not _cancelled(status, stand, children, clock, limits):
             waiting = nameless_since(status, ground.last_closed, stand.opened, clock, limits)
     elif status.status == "busy":
         if not children:
@@ -140,9 +145,19 @@ def read(ground: Ground, clock: Clock, limits: Limits) -> Reading:
     )  # fmt: skip
 
 
-def _cancelled(status: Status, stand: Standing, children: dict[str, Child]) -> bool:
-    """A turn's end after it said `waiting`, with no child alive that could be the one asking."""
-    return stand.closed > status.at and not children
+def _cancelled(
+    status: Status, stand: Standing, children: dict[str, Child], clock: Clock, limits: Limits
+) -> bool:
+    """Return whether the turn ended after `waiting`, with no child alive that could be asking.
+
+    The registry's next word may be late, but not for ever. A dialog without a hook outlives its turn.
+    """
+    return (
+        stand.closed > status.at
+        and not children
+        and status.waiting_for not in UNHOOKED
+        and not clock.passed(stand.closed + limits.registry_late)
+    )
 
 
 def unanswered(
@@ -201,8 +216,12 @@ def masked(request: Request, asked: int, status: Status, clock: Clock, limits: L
     it for a second; each call of a human was false for so long as the user's own hook ran.) But no
     longer than the client lets a hook run: then the registry cannot be believed, as on a full disk.
     """
-    if status.status == "waiting" or (request.hold and request.agent_id is not None):
+    if request.hold and request.agent_id is not None:
         return False
+    if status.status == "waiting":
+        if request.tool == NETWORK:  # one host at a time; the registry's own word has no host
+            return status.released > asked or not request.summary
+        return status.waiting_for in UNHOOKED and asked < status.at and not request.hold
     told_early = request.agent_id is not None or request.kind in ("question", "plan", "dialog")
     if status.status == "busy" and status.released <= asked and not request.hold:
         hidden = limits.own_hooks if told_early else limits.registry_late
@@ -304,8 +323,10 @@ def nameless_since(
     It may go from one dialog to the next without ceasing to wait. But a request that has closed since
     its word was most likely the one it waited for: that word is only late. (Rejected: to count a
     moment from the close; a form that was sent, and a plan that was accepted, came back as a nameless
-    dialog on loaded machines.)
+    dialog on loaded machines.) A dialog without a hook has no such witness to wait for.
     """
+    if status.waiting_for in UNHOOKED:
+        return status.at
     held = max(status.waiting or status.at, opened) + limits.nameless
     if last_close:
         late = limits.registry_late if last_close >= status.at else limits.nameless
@@ -344,7 +365,8 @@ def alive(
             continue
         if last < run or last < facts.drained or is_killed(facts, child):
             continue
-        if word == "idle" and clock.passed(max(said, last) + limits.registry_hold):
+        unseen = child.kind in ("shell", "monitor") and status is not None and not status.shells
+        if word == "idle" and not unseen and clock.passed(max(said, last) + limits.registry_hold):
             continue
         # A server in the background says nothing for hours, a cron entry until its time comes; and
         # the registry stays `busy` while a subagent works, however silent.

@@ -3,12 +3,13 @@
 Nothing here reads a terminal's screen or asks a model to classify: both were rejected for good.
 """
 
+import re
 from typing import Any
 
 from adsum_hub.facts import Budget, Ended, Facts, Request, Status, Task, Tool, Turn
 from adsum_hub.verdict.ground import Standing, failed_tool, opener_source
 from adsum_hub.verdict.reading import Reading, state
-from adsum_shared.signals import LATENESS
+from adsum_shared.signals import GOAL, LATENESS, NETWORK
 from adsum_shared.state import AgentState
 
 #: The registry's word that a session left may be later than the SessionEnd it belongs to, or
@@ -35,8 +36,17 @@ REASONS = {
 NAME_MAX = 24
 DIGITS_MAX = 9
 
-#: What the registry waits for, and the state of the request that it then shows.
-SHOWN = {"permission prompt": "needs_permission", "input needed": "awaiting_input"}
+#: What the registry waits for: the state of the dialog on the screen, and its label.
+DIALOGS = {
+    "permission prompt": ("needs_permission", "Needs permission"),
+    "input needed": ("awaiting_input", "Asked you a question"),
+    "sandbox request": ("needs_permission", "Needs network access"),
+    "goal proposal": ("awaiting_approval", "Proposes a goal"),
+    "worker request": ("needs_permission", "Needs its team lead's permission"),
+}
+#: A dialog that its user may have opened: in a turn only it is one of the agent's.
+USERS_OWN = frozenset({None, "dialog open"})
+_HOST = re.compile(r"https?://(?:[^\s/@]+@)?([\w.-]+)")
 
 #: The state an open request stands for.
 STATE_OF = {
@@ -190,13 +200,12 @@ def asks_a_human(reading: Reading) -> AgentState | None:
     behind the question on the screen.)
     """
     if reading.requests:
-        shown = SHOWN.get(reading.status.waiting_for or "") if reading.status else None
-        return request_state(
-            min(
-                (request for _, request in reading.requests),
-                key=lambda it: (_state_of(it) != shown, it.kind == "dialog", it.opened),
-            )
+        shown, _ = DIALOGS.get((reading.status and reading.status.waiting_for) or "", (None, ""))
+        request = min(
+            (request for _, request in reading.requests),
+            key=lambda it: (_state_of(it) != shown, it.kind == "dialog", it.opened),
         )
+        return request_state(request, mate_of(reading.facts, request))
     if reading.waiting:
         nameless = nameless_request(reading)
         if nameless is not None:
@@ -231,13 +240,35 @@ def dollars(usd: float | None) -> str:
     return f"${usd:,.{digits}f}"
 
 
-def request_state(request: Request) -> AgentState:
+def request_state(request: Request, mate: str = "") -> AgentState:
+    """Return the state of an open request. mate: the name of the team mate that asks."""
     label = {
         "question": "Asked you a question",
         "dialog": "A dialog is open",
         "plan": "Plan ready for review",
     }.get(request.kind, f"Needs permission: {request.tool or 'a tool'}")
+    if request.request_id == GOAL:
+        _, label = DIALOGS["goal proposal"]
+    elif request.tool == NETWORK:
+        _, label = DIALOGS["sandbox request"]
+        label = f"{label}: {request.summary}" if request.summary else label
+    if mate:
+        label = f"{label} ({_short(mate)})"
     return state(_state_of(request), label, request.opened, 1.0, request.source, _about(request))
+
+
+def mate_of(facts: Facts, request: Request) -> str:
+    """Return the name of the team mate that asks, "" for another agent.
+
+    Claude Code makes the ids `NAME@session-…` for mates in panes and `aNAME-…` for those in their lead's process.
+    """
+    agent_id = request.agent_id or ""
+    name, in_pane, _ = agent_id.partition("@session-")
+    if in_pane:
+        return name
+    child = facts.children.get(agent_id)
+    kind = (child.type if child is not None else None) or ""
+    return kind if kind and agent_id.startswith(f"a{kind}-") else ""
 
 
 def _state_of(request: Request) -> str:
@@ -245,19 +276,36 @@ def _state_of(request: Request) -> str:
 
 
 def nameless_request(reading: Reading) -> AgentState | None:
-    """Auto mode's own dialog fires no PermissionRequest, and hooks can be missing."""
-    waiting_for = reading.status.waiting_for if reading.status else None
-    since = reading.waiting
-    if waiting_for == "permission prompt":
-        tools = reading.ground.tools
-        tool = tools[-1][1].tool if tools else "a tool"
-        return state("needs_permission", f"Needs permission: {tool}", since, 0.8, "registry")
-    if waiting_for == "input needed":
-        return state("awaiting_input", "Asked you a question", since, 0.8, "registry")
-    if reading.stand.open or reading.children:
-        # Else it is a model picker, opened by the human who sits before it.
-        return state("awaiting_input", "A dialog is open", since, 0.8, "registry")
-    return None
+    """Return the state of a dialog that the registry alone reports.
+
+    Auto mode's own dialog fires no PermissionRequest, a network dialog of the sandbox never does, and
+    hooks can be missing.
+    """
+    word = reading.status.waiting_for if reading.status else None
+    if word in USERS_OWN:
+        if not (reading.stand.open or reading.children):
+            return None  # a model picker, opened by the human who sits before it
+        return state("awaiting_input", "A dialog is open", reading.waiting, 0.8, "registry")
+    name, label = DIALOGS.get(
+        word or "", ("awaiting_input", f"Waiting for you: {_short(word or '')}")
+    )
+    tools = reading.ground.tools
+    if word == "permission prompt":
+        label = f"{label}: {tools[-1][1].tool if tools else 'a tool'}"
+    elif word == "sandbox request" and (host := only_host(tools)):
+        label = f"{label}, probably {host}"
+    return state(name, label, reading.waiting, 0.8, "registry")
+
+
+def only_host(tools: list[tuple[str, Tool]]) -> str | None:
+    """Return the host that the open commands name, if they name exactly one."""
+    hosts = {
+        host
+        for _, tool in tools
+        if tool.role == "shell"
+        for host in _HOST.findall(tool.summary or "")
+    }
+    return hosts.pop() if len(hosts) == 1 else None
 
 
 def compacts(reading: Reading) -> AgentState | None:

@@ -455,6 +455,82 @@ def test_a_notification_is_a_sign_of_life_only() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["permission_prompt", "worker_permission_prompt"])
+def test_a_network_dialog_of_the_sandbox_has_no_hook_but_a_notification(kind: str) -> None:
+    message = "A sandboxed command needs network access"
+    alive, *asked = said("Notification", notification_type=kind, message=message)
+
+    assert isinstance(alive, s.Alive)
+    assert [(it.tool, it.request_id, it.summary) for it in asked] == (  # type: ignore[attr-defined]
+        [(s.NETWORK, s.NETWORK, None)] if kind == "permission_prompt" else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "tool", "host"),
+    [
+        ("anna needs permission for Bash", "Bash", None),
+        ("anna needs network access to mate.example.com", s.NETWORK, "mate.example.com"),
+    ],
+)
+def test_a_mate_in_a_pane_asks_by_its_leads_notification(
+    message: str, tool: str, host: str | None
+) -> None:
+    _, before, asked = signals_from_hook(
+        body(
+            "Notification",
+            session_id="0a1b2c3d-0000",
+            notification_type="worker_permission_prompt",
+            message=message,
+        ),
+        SEEN,
+    )
+
+    assert isinstance(asked, s.RequestOpened)
+    assert (asked.tool, asked.summary) == (tool, host)
+    assert asked.agent_id == "anna@session-0a1b2c3d"
+    assert isinstance(before, s.RequestClosed)
+    assert (before.request_id, before.at) == (asked.request_id, SEEN - 1)
+
+
+def test_a_mate_in_its_leads_process_rests() -> None:
+    found = one("TeammateIdle", agent_id="aanna-1", agent_type="anna", teammate_name="anna")
+
+    assert isinstance(found, s.ChildFinished)
+    assert (found.child_id, found.agent_id) == ("aanna-1", None)
+    # in a pane it says so under a session id of its own
+    assert isinstance(one("TeammateIdle", teammate_name="anna"), s.Alive)
+
+
+def test_the_background_list_does_not_say_whether_a_mate_works() -> None:
+    mate = {"id": "t1", "type": "teammate", "status": "running", "description": "Mate"}
+
+    assert one("Stop", background_tasks=[mate]).background == [
+        s.BackgroundTask("t1", "agent", s.MATE_LISTED, "Mate")
+    ]
+
+
+@pytest.mark.parametrize("asks", [True, False, None])
+def test_a_proposed_goal_asks_only_where_the_answer_says_so(*, asks: bool | None) -> None:
+    _, *asked = said(
+        "PostToolUse",
+        tool_name="SetGoal",
+        tool_use_id="t1",
+        tool_input={"condition": "all tests pass"},
+        tool_response={"askUser": asks},
+    )
+
+    assert [(it.request_id, it.summary) for it in asked] == (  # type: ignore[attr-defined]
+        [(s.GOAL, "all tests pass")] if asks else []
+    )
+
+
+def test_the_agent_of_the_process_in_reserve_starts_no_session() -> None:
+    assert isinstance(one("SessionStart", source="startup", agent_type="claude"), s.Alive)
+    assert isinstance(one("SessionStart", source="resume", agent_type="claude"), s.SessionStarted)
+    assert isinstance(one("SessionStart", agent_type="general-purpose"), s.SessionStarted)
+
+
 def test_compaction_and_the_session_start_it_causes() -> None:
     assert isinstance(one("PreCompact", trigger="manual"), s.CompactionStarted)
     assert one("SessionStart", source="compact").reason == "compact"

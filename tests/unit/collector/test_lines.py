@@ -201,6 +201,27 @@ def test_an_event_of_a_monitor_is_not_its_end() -> None:
     assert prompt.origin == "system"
 
 
+def test_a_team_mate_works_on_until_it_reports_that_it_rests() -> None:
+    outcome = {"status": "teammate_spawned", "agentId": "aanna-1", "name": "anna"}
+    mail = (
+        'Another Claude session sent a message:\n<teammate-message teammate_id="anna" color="blue">\n'
+        '{"type":"idle_notification","from":"anna"}\n</teammate-message>'
+    )
+    use_agent = assistant(use("Agent", description="Mate"))
+    *_, child, ended, prompt = said(
+        use_agent,
+        user(result(), toolUseResult=outcome),
+        user(mail),
+        user(mail.replace("idle", "x")),
+    )[:-1]
+
+    assert isinstance(child, s.ChildStarted)
+    assert isinstance(ended, s.ChildFinished)
+    assert (child.child_id, child.description) == (ended.child_id, "Mate")
+    assert isinstance(prompt, s.PromptSubmitted)
+    assert prompt.origin == "system"
+
+
 def test_a_queued_command_that_joins_the_turn_has_left_the_queue() -> None:
     attachment = {"type": "queued_command", "prompt": "also this"}
     assert kinds(line("attachment", attachment=attachment)) == ["PromptDequeued"]

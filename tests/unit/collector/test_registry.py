@@ -53,13 +53,23 @@ def test_its_status_bears_its_own_stamp() -> None:
 
 @pytest.mark.parametrize(
     ("version", "entrypoint"),
-    [("2.1.112", "cli"), ("2.1.329", "cli"), ("2.1.330", "sdk-cli"), (None, "cli"), ("x", "cli")],
+    [("2.1.112", "cli"), ("2.1.329", "cli"), ("2.1.331", "sdk-cli"), (None, "cli"), ("x", "cli")],
 )
 def test_what_is_not_known_to_tell_of_all_dialogs_is_not_taken_for_it(
     version: str | None, entrypoint: str
 ) -> None:
     assert not status(raw(version=version, entrypoint=entrypoint)).dialogs
     assert status(raw(version="3.0.1-beta.2", entrypoint="cli")).dialogs
+
+
+@pytest.mark.parametrize("entrypoint", ["claude-vscode", "claude-desktop", "sdk-ts", "sdk-cli"])
+def test_over_the_stdio_protocol_it_reports_dialogs_and_no_background_commands(
+    entrypoint: str,
+) -> None:
+    found = status(raw(version="2.1.332", entrypoint=entrypoint))
+
+    assert (found.dialogs, found.shells) == (True, False)
+    assert status(raw(version="2.1.332", entrypoint="cli")).shells
 
 
 def test_the_entry_of_an_old_cli_has_no_status() -> None:
@@ -70,8 +80,12 @@ def test_the_entry_of_an_old_cli_has_no_status() -> None:
 
 
 def test_a_process_that_the_agents_daemon_keeps_in_reserve_is_no_session() -> None:
-    assert signals_from_registry(raw(kind="bg", spare=True), SEEN) == []
-    assert signals_from_registry(raw(kind="bg", spare=False), SEEN)
+    process, end = signals_from_registry(raw(kind="bg", spare=True), SEEN)
+
+    assert isinstance(process, s.ProcessSeen)
+    assert isinstance(end, s.SessionEnded)
+    assert (end.reason, end.source) == (s.SPARE, "registry")
+    assert status(raw(kind="bg", spare=False)).status == "waiting"
 
 
 def test_a_stamp_from_the_future_counts_as_now() -> None:

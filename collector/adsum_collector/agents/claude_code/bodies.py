@@ -40,7 +40,7 @@ INPUT_FIELDS = (
 #: Of a tool's large answer, and of a large call in a batch.
 ANSWER_FIELDS = (
     *("agentId", "status", "backgroundTaskId", "answers", "task", "tool_use_id", "tool_name"),
-    *("scheduledFor", "stopped"),
+    *("scheduledFor", "stopped", "askUser"),
 )
 
 _fields: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -47,6 +47,7 @@ SYSTEM_PROMPTS = (
     "<teammate-message",
     "<agent-message",
     "<cross-session-message",
+    "Another Claude session sent a message:",
     "<system-reminder>",
     "Stop hook feedback:",
 )
@@ -67,6 +68,13 @@ LAUNCHED: Final[dict[str, ChildKind]] = {"Monitor": "monitor", "Workflow": "work
 #: run in one of its own. `UNSEEN` stands for a call from before we read: it may have been one of these.
 UNSEEN: Final = "tool"
 STARTERS: Final = frozenset({"Agent", "Task", "Skill", UNSEEN})
+#: The agent of the process that the agents' list keeps in reserve.
+RESERVED: Final = "claude"
+#: The status of an Agent call's result while the subagent, or the team mate, works on.
+WORKS_ON: Final = frozenset({"async_launched", "teammate_spawned"})
+#: Of team mates the list of background tasks says `running` until the session ends, also at rest, under
+#: ids that no other event uses. So it counts only for mates that other events report to be at work.
+MATE: Final = "teammate"
 #: The call that has the agent woken later, and the id of that. It stops all that are due at once.
 WAKER: Final = "ScheduleWakeup"
 WAKE_UP: Final = "wake-up"
@@ -164,6 +172,17 @@ def _meta(body: HookBody, common: Common) -> list[KnownSignal]:
     return [found] if found != s.MetaChanged(**common) else []
 
 
+def _session_start(body: HookBody, common: Common) -> list[KnownSignal]:
+    """A process in reserve of the agents' list starts like a session, 0.02 to 0.06 s before its registry file.
+
+    So of the list's own agent it is no start yet: the registry or the first prompt tells of a session.
+    """
+    reason = body.name("source") or "startup"
+    if reason == "startup" and body.name("agent_type") == RESERVED:
+        return []
+    return [s.SessionStarted(**common, reason=reason)]
+
+
 def _user_prompt_submit(body: HookBody, common: Common) -> list[KnownSignal]:
     prompt = body.whole("prompt") or ""
     start = prompt.lstrip()
@@ -230,7 +249,11 @@ def _background(body: HookBody) -> list[s.BackgroundTask] | None:
                 s.BackgroundTask(
                     id=str(child_id)[:NAME_MAX],
                     kind=kind or CHILD_KINDS.get(str(task.get("type")), "workflow"),
-                    status=status[:NAME_MAX] if isinstance(status, str) else "running",
+                    status=s.MATE_LISTED
+                    if task.get("type") == MATE
+                    else status[:NAME_MAX]
+                    if isinstance(status, str)
+                    else "running",
                     description=next((line for word in words if (line := one_line(word))), None),
                 )
             )
@@ -348,7 +371,7 @@ def child_in(tool: str, outcome: Mapping[str, Any]) -> tuple[str | None, ChildKi
     """(the child's id, its kind if it works on in the background)."""
     agent_id = name_of(outcome.get("agentId"))
     if agent_id is not None and tool in STARTERS:
-        return agent_id, "agent" if outcome.get("status") == "async_launched" else None
+        return agent_id, "agent" if outcome.get("status") in WORKS_ON else None
     shell = name_of(outcome.get("backgroundTaskId"))
     if shell is not None:
         return shell, LAUNCHED.get(tool, "shell")
@@ -399,6 +422,52 @@ def task_completed(common: Common, task_id: object) -> list[KnownSignal]:
     return [s.TaskCompleted(**common, task_id=found)] if found else []
 
 
+def _notification(body: HookBody, common: Common) -> list[KnownSignal]:
+    """A sign of life, and a request only where no other hook reports that dialog.
+
+    `permission_prompt` comes six seconds late and `idle_prompt` sixty, so neither decides a state. But a
+    network dialog of the sandbox has no other hook, nor has what a team mate in a pane of its own asks.
+    """
+    kind, message = body.name("notification_type"), body.text("message") or ""
+    found: list[KnownSignal] = [s.Alive(**common, event=body.event, note=kind)]
+    if kind == "permission_prompt" and message == NETWORK_NEEDED:
+        found.append(
+            s.RequestOpened(
+                **common, request_kind="permission", tool=s.NETWORK, request_id=s.NETWORK
+            )
+        )
+    asked = ASKED_BY_MATE.fullmatch(message) if kind == "worker_permission_prompt" else None
+    if asked is None:
+        return found
+    mate, tool, host = asked.groups()
+    about = Common(**{**common, "agent_id": mate_id(mate, common["session_id"])})
+    request_id = f"mate:{mate}"[:NAME_MAX]
+    # A mate asks one thing at a time, so what it asked before is answered.
+    closed = s.RequestClosed(**about, request_id=request_id)
+    before = msgspec.structs.replace(closed, at=closed.at - 1)
+    opened = s.RequestOpened(
+        **about,
+        **tools.about(name_of(tool) or s.NETWORK),
+        request_kind="permission",
+        request_id=request_id,
+        summary=one_line(host),
+    )
+    return [*found, before, opened]
+
+
+def mate_id(name: str, lead: str) -> str:
+    """Return the id of a team mate in a pane of its own, as the result of the Agent call gives it."""
+    return f"{name}@session-{lead[:8]}"[:NAME_MAX]
+
+
+def _teammate_idle(_body: HookBody, common: Common) -> list[KnownSignal]:
+    """A mate in its lead's process rests. One in a pane says so under a session id of its own."""
+    child_id = common["agent_id"]
+    if child_id is None:
+        return []
+    return [s.ChildFinished(**about_child(common), child_id=child_id, notified=True)]
+
+
 def _pre_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
     call, tool_use_id, value = _call_in(body)
     started = call_started(common, call, tool_use_id, value)
@@ -433,6 +502,15 @@ def _post_tool_use(body: HookBody, common: Common) -> list[KnownSignal]:
         delivered=deliveries(made),
     )
     found = [finished, *children_of(common, call, child_id, kind), *wake_up(common, call, outcome)]
+    if call.tool == "SetGoal" and outcome.get("askUser") is True:
+        asked = s.RequestOpened(
+            **common,
+            **tools.about(call.tool),
+            request_kind="plan",
+            request_id=s.GOAL,
+            summary=one_line(value.get("condition")),
+        )
+        found.append(asked)
     if call.tool == "TaskCreate":
         found += task_created(common, outcome.get("task"))
     if call.tool == "TaskUpdate" and value.get("status") == "completed":
@@ -470,14 +548,18 @@ def _post_tool_batch(body: HookBody, common: Common) -> list[KnownSignal]:
     return found
 
 
+#: The message of the Notification of a sandbox's network dialog, which names no host.
+NETWORK_NEEDED: Final = "A sandboxed command needs network access"
+ASKED_BY_MATE: Final = re.compile(
+    r"(\S{1,64}) needs (?:permission for (\S+)|network access to (\S+))"
+)
+
 #: Every event that means more than "alive"; one of these that says nothing is "alive" too. Of the 33
 #: of 2.1.330 the others are Setup, InstructionsLoaded, UserPromptExpansion, MessageDisplay,
-#: TeammateIdle, PreModelSwitch, ConfigChange, DirectoryAdded, FileChanged, WorktreeCreate,
+#: PreModelSwitch, ConfigChange, DirectoryAdded, FileChanged, WorktreeCreate,
 #: WorktreeRemove.
 EVENTS: dict[str, Callable[[HookBody, Common], list[KnownSignal]]] = {
-    "SessionStart": lambda body, common: [
-        s.SessionStarted(**common, reason=body.name("source") or "startup")
-    ],
+    "SessionStart": _session_start,
     "SessionEnd": lambda body, common: [
         s.SessionEnded(**common, reason=body.name("reason") or "other")
     ],
@@ -498,10 +580,8 @@ EVENTS: dict[str, Callable[[HookBody, Common], list[KnownSignal]]] = {
     "ElicitationResult": _elicitation,
     "CwdChanged": _cwd_changed,
     "PostModelSwitch": _post_model_switch,
-    # Never a state: `permission_prompt` comes six seconds late, `idle_prompt` sixty.
-    "Notification": lambda body, common: [
-        s.Alive(**common, event=body.event, note=body.name("notification_type"))
-    ],
+    "Notification": _notification,
+    "TeammateIdle": _teammate_idle,
     "PreToolUse": _pre_tool_use,
     "PostToolUse": _post_tool_use,
     "PostToolUseFailure": _post_tool_use_failure,

@@ -6,6 +6,7 @@ A step reads one line, and the `Context` that earlier lines of its file left. Pu
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -59,6 +60,10 @@ SENT_BACK: Final = "Stop hook feedback:"
 BLOCKED: Final = "UserPromptSubmit operation blocked by hook"
 #: A prompt that is none: it has the terminal summarise the session, in its turn of the queue.
 COMPACT: Final = "/compact"
+#: What a team mate at rest sends to its lead, and the mate's name.
+RESTING_MATE: Final = re.compile(
+    r'<teammate-message teammate_id="([^"]{1,64})"[^>]*>\s*\{"type":"idle_notification"'
+)
 #: How a child ended that wakes nobody.
 STOPPED: Final = frozenset({"stopped", "killed"})
 #: How an answer ends a turn. `tool_use` and `pause_turn` do not; after `max_tokens` the CLI itself
@@ -86,7 +91,8 @@ class Context(msgspec.Struct, omit_defaults=True):
     at: the latest timestamp, ms. told: digests of what was reported last of the session itself.
     used: tokens of the last prompt. begun: of a subagent's file, that it has begun. ahead: the last
     timestamp is of a day that has not come. queue: of each that waits for its turn, whether it compacts.
-    answer: the latest message of the model, and the prompt that it answers.
+    answer: the latest message of the model, and the prompt that it answers. mates: child ids of team
+    mates, by name.
     """
 
     at: int = 0
@@ -99,6 +105,7 @@ class Context(msgspec.Struct, omit_defaults=True):
     ahead: bool = False
     queue: list[bool] = []
     answer: tuple[str, str] | None = None
+    mates: dict[str, str] = {}
 
     @classmethod
     def of(cls, text: str) -> Context:
@@ -222,6 +229,9 @@ def _prompt(text: str, line: TranscriptLine, known: Context, common: Common) -> 
         ended = _notified(start, common)
         if ended and all(isinstance(e, s.ChildFinished) and e.status in STOPPED for e in ended):
             return ended  # after a kill and a resume: children of the run before, and no turn
+        for name in RESTING_MATE.findall(start):
+            if (mate := known.mates.get(name)) is not None:
+                ended += [s.ChildFinished(**about_child(common), child_id=mate, notified=True)]
         # It opens a turn, or joins the one that runs.
         return [*ended, s.PromptSubmitted(**common, origin="system")]
     return [s.PromptSubmitted(**common, text=shorten(text, PROMPT_MAX))]
@@ -300,6 +310,9 @@ def _tool_result(
     ok = block.get("is_error") is not True
     said = None if ok else _result_text(block.get("content"))
     child_id, kind = child_in(call.tool, outcome)
+    mate = name_of(outcome.get("name"))
+    if child_id is not None and mate is not None and len(known.mates) < CALLS_MAX:
+        known.mates[mate] = child_id
     finished = call_finished(
         common,
         call,

@@ -55,6 +55,7 @@ SINCE: Final[dict[str, Version]] = {
     "Notification": (0,),
     "SubagentStart": (0,),
     "SubagentStop": (0,),
+    "TeammateIdle": (0,),
     "TaskCreated": (2, 1, 84),
     "TaskCompleted": (0,),
     "Elicitation": (2, 1, 76),

@@ -94,8 +94,10 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=4_102_444_800)]
 LIMIT: Final = re.compile(r"[a-z0-9_]{1,32}")
 LIMITS_MAX: Final = 8
 NO: Final = msgspec.Raw(b"false")
-#: The oldest version of which it is known that its registry tells of every dialog.
+#: The oldest versions of which it is known that their registry reports every dialog: in a terminal, and
+#: over the stdio protocol by which editors and SDKs run the CLI (four entrypoints measured).
 DIALOGS_FROM: Final = (2, 1, 330)
+STDIO_DIALOGS_FROM: Final = (2, 1, 332)
 Pid = Annotated[float, msgspec.Meta(gt=0, lt=1 << 31)]
 Stamp = Annotated[float, msgspec.Meta(gt=0, le=NUMBER_MAX)]
 
@@ -117,8 +119,6 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
     session_id = _text(entry, "sessionId")
     if session_id is None or len(session_id) > NAME_MAX:
         raise RegistryError(f"`sessionId` is no string of 1 to {NAME_MAX} characters")
-    if lenient(entry.get("spare", NO), bool):
-        return []  # the agents' daemon keeps a process in reserve: no session yet, nobody's turn
     pid = int(_number(entry, "pid", Pid) or 0) or None
     changed, updated, started = (
         int(_number(entry, name, Stamp) or 0)
@@ -126,6 +126,7 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
     )
     status, cwd = _name(entry, "status"), _text(entry, "cwd")
     common: dict[str, Any] = {"session_id": session_id, "seen": seen, "source": "registry"}
+    spare = lenient(entry.get("spare", NO), bool)
     dated = common | {"at": min(changed or updated or started or seen, seen)}
     found: list[KnownSignal] = [
         s.StatusReported(
@@ -135,6 +136,8 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
             pid=pid,
             started=started,
             dialogs=_tells_of_dialogs(entry),
+            # Over the stdio protocol it says `idle` while a background command runs.
+            shells=_text(entry, "entrypoint") in (None, "cli"),
         ),
         s.MetaChanged(
             **dated,
@@ -144,6 +147,8 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
             version=_name(entry, "version"),
         ),
     ]
+    if spare:  # the agents' daemon keeps a process in reserve: no session yet
+        found = [s.SessionEnded(**common, at=seen, reason=s.SPARE)]
     if pid is not None:
         found.insert(0, s.ProcessSeen(**common, at=seen, pid=pid, started=started))
     return found
@@ -152,13 +157,13 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
 def _tells_of_dialogs(entry: Fields) -> bool:
     """Whether `waiting` is written for every dialog of this session.
 
-    Measured of sessions in a terminal alone: of an editor's the dialog is that editor's own.
-    (Rejected: that it has told of one before, for all; the first form of a session was then on no
+    A plain `-p` asks nobody, so it never waits. (Rejected: that it has told of one before, for all; the first form of a session was then on no
     screen, and called people for as long as a hook of their own ran before it.)
     """
     told = re.match(r"(\d+)\.(\d+)\.(\d+)", _name(entry, "version") or "")
     version = tuple(map(int, told.groups())) if told else ()
-    return _text(entry, "entrypoint") == "cli" and version >= DIALOGS_FROM
+    in_terminal = _text(entry, "entrypoint") == "cli"
+    return version >= (DIALOGS_FROM if in_terminal else STDIO_DIALOGS_FROM)
 
 
 def signals_from_statusline(raw: bytes, seen: int) -> Sequence[AnySignal]:

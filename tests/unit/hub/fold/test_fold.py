@@ -213,6 +213,25 @@ def test_a_phantom_that_the_registry_named_for_a_moment_is_listed_no_more() -> N
     assert not story.tell(s.SessionEnded, 0.1, source="registry").told().materialised
 
 
+def test_a_process_in_reserve_is_no_session_until_the_registry_names_one() -> None:
+    """Its hook is 0.02 to 0.06 s sooner than its registry file."""
+    story = Story().tell(s.Alive, 0, event="SessionStart")
+    story.tell(s.ProcessSeen, 0, source="process", pid=7, started=T0)
+    assert not story.told().materialised
+
+    story.tell(s.SessionEnded, 0.05, source="registry", reason=s.SPARE)
+    assert not story.told().materialised
+    assert story.status(9, "busy").told().materialised
+    assert story.state(10) == "thinking"
+
+
+def test_a_session_whose_process_turns_out_to_be_one_in_reserve_is_taken_back() -> None:
+    story = Story().tell(s.SessionStarted, 0).tell(s.ProcessSeen, 0, source="process", pid=7)
+    assert story.told().materialised
+
+    assert not story.tell(s.SessionEnded, 0.05, source="registry").told().materialised
+
+
 def test_a_session_that_another_goes_on_with_is_over_though_the_registry_calls_it_busy() -> None:
     story = working().status(0.1, "busy").start(1)
     story.tell(s.SessionEnded, 5, source="transcript", reason=s.LEFT).status(5.1, "busy")

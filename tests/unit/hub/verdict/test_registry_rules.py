@@ -64,6 +64,111 @@ def test_a_turns_end_cancels_a_nameless_request_unless_a_child_lives() -> None:
     assert child.state(3) == "needs_permission"
 
 
+WORDS = [
+    ("sandbox request", "needs_permission", "Needs network access"),
+    ("goal proposal", "awaiting_approval", "Proposes a goal"),
+    ("worker request", "needs_permission", "Needs its team lead's permission"),
+    ("a new word", "awaiting_input", "Waiting for you: a new word"),
+]
+
+
+@pytest.mark.parametrize(("word", "state", "label"), WORDS)
+def test_each_word_has_a_state_and_a_label_also_at_rest(word: str, state: str, label: str) -> None:
+    inside = working().status(1.2, "waiting", word)
+    resting = working().stop(1).status(2, "waiting", word)
+
+    for story in (inside, resting):
+        assert (story.state(2.5), story.label(2.5)) == (state, label)
+    assert resting.status(9, "idle").state(9) == "idle"
+
+
+@pytest.mark.parametrize("word", ["sandbox request", "goal proposal", "worker request"])
+def test_a_dialog_without_a_hook_shows_at_once_and_outlives_its_turn(word: str) -> None:
+    story = working().status(1.2, "waiting", word)
+    state = story.state(1.2)
+
+    assert state.startswith(("needs_", "awaiting_"))
+    assert story.stop(2).state(2) == state
+
+
+def test_a_dialog_that_stands_long_after_a_turns_end_is_not_a_late_word() -> None:
+    story = working().status(1.2, "waiting", "permission prompt").stop(2)
+
+    assert (story.state(6.9), story.state(7)) == ("idle", "needs_permission")
+
+
+def test_a_network_dialog_hides_the_permission_that_its_command_got_before() -> None:
+    story = asking().status(3, "busy").status(4, "waiting", "sandbox request")
+
+    assert story.label(4) == "Needs network access"
+    assert story.status(6, "waiting", "permission prompt").label(6) == "Needs permission: Bash"
+
+
+@pytest.mark.parametrize(
+    ("command", "label"),
+    [
+        ("curl -s http://a.example:8080/x", "Needs network access, probably a.example"),
+        (
+            "curl https://u@a.example https://a.example/y",
+            "Needs network access, probably a.example",
+        ),
+        ("curl http://a.example http://b.example", "Needs network access"),
+        ("make fetch", "Needs network access"),
+    ],
+)
+def test_the_host_is_named_only_where_the_commands_name_one(command: str, label: str) -> None:
+    story = working().start(1, summary=command).status(1.2, "waiting", "sandbox request")
+
+    assert story.label(2) == label
+
+
+# Without the registry a network dialog and a proposed goal are known by hooks alone.
+
+
+def network(at: float, story: Story | None = None) -> Story:
+    asked = {"request_kind": "permission", "tool": s.NETWORK, "request_id": s.NETWORK}
+    return (story or working().start(1)).tell(s.RequestOpened, at, **asked)
+
+
+def test_a_network_dialog_stands_until_its_command_or_its_turn_ends() -> None:
+    assert (network(7).state(8), network(7).label(8)) == (
+        "needs_permission",
+        "Needs network access",
+    )
+    assert network(7).finish(9).state(9) == "thinking"
+    assert network(7).stop(9).state(9) == "idle"
+
+
+def test_the_registry_dates_a_network_dialog_and_ends_it() -> None:
+    story = network(7.2, working().start(1, summary="curl http://a.example"))
+    story.status(1.2, "waiting", "sandbox request")
+
+    assert story.at(8).since == T0 + 1_200
+    assert story.status(9, "busy").state(9.5) == "acting"
+    assert story.status(10, "waiting", "permission prompt").state(11) == "needs_permission"
+    assert story.label(11) == "Needs permission: Bash"
+
+
+def test_a_proposed_goal_waits_after_its_turn_until_a_prompt_or_the_registry() -> None:
+    def proposed() -> Story:
+        asked = {"request_kind": "plan", "tool": "SetGoal", "request_id": s.GOAL}
+        return working().tell(s.RequestOpened, 2, **asked).stop(3)
+
+    assert (proposed().state(60), proposed().label(60)) == ("awaiting_approval", "Proposes a goal")
+    assert proposed().prompt(9, "p2").state(10) == "thinking"
+    assert proposed().status(2.9, "waiting", "goal proposal").status(9, "idle").state(9.5) == "idle"
+
+
+@pytest.mark.parametrize(("shells", "state"), [(True, "idle"), (False, "waiting_for_agent")])
+def test_idle_ends_a_background_command_only_where_the_registry_knows_of_those(
+    *, shells: bool, state: str
+) -> None:
+    story = working().status(0, "busy")
+    story.tell(s.ChildStarted, 1, child_id="b1", child_kind="shell").stop(2)
+
+    assert story.status(2.1, "idle", shells=shells).state(9) == state
+
+
 # -- 2: the mask ---------------------------------------------------------------------------------
 
 
