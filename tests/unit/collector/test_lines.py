@@ -222,6 +222,19 @@ def test_a_team_mate_works_on_until_it_reports_that_it_rests() -> None:
     assert prompt.origin == "system"
 
 
+def test_a_mates_report_may_join_a_turn_that_runs() -> None:
+    outcome = {"status": "teammate_spawned", "agentId": "aanna-1", "name": "anna"}
+    mail = (
+        '<teammate-message teammate_id="anna">\n{"type":"idle_notification"}\n</teammate-message>'
+    )
+    joined = line("attachment", attachment={"type": "queued_command", "prompt": mail})
+
+    *_, ended, _ = said(user(result(), toolUseResult=outcome), joined)
+    assert isinstance(ended, s.ChildFinished)
+    assert ended.child_id == "aanna-1"
+    assert kinds(joined) == ["PromptDequeued"]  # of a mate whose start nobody read
+
+
 def test_a_queued_command_that_joins_the_turn_has_left_the_queue() -> None:
     attachment = {"type": "queued_command", "prompt": "also this"}
     assert kinds(line("attachment", attachment=attachment)) == ["PromptDequeued"]

@@ -229,12 +229,20 @@ def _prompt(text: str, line: TranscriptLine, known: Context, common: Common) -> 
         ended = _notified(start, common)
         if ended and all(isinstance(e, s.ChildFinished) and e.status in STOPPED for e in ended):
             return ended  # after a kill and a resume: children of the run before, and no turn
-        for name in RESTING_MATE.findall(start):
-            if (mate := known.mates.get(name)) is not None:
-                ended += [s.ChildFinished(**about_child(common), child_id=mate, notified=True)]
         # It opens a turn, or joins the one that runs.
-        return [*ended, s.PromptSubmitted(**common, origin="system")]
+        return [
+            *_resting(start, known, common),
+            *ended,
+            s.PromptSubmitted(**common, origin="system"),
+        ]
     return [s.PromptSubmitted(**common, text=shorten(text, PROMPT_MAX))]
+
+
+def _resting(text: str, known: Context, common: Common) -> list[KnownSignal]:
+    """Return the end of each team mate that reports to its lead that it rests."""
+    mates = [known.mates[name] for name in RESTING_MATE.findall(text) if name in known.mates]
+    about = about_child(common)
+    return [s.ChildFinished(**about, child_id=mate, notified=True) for mate in mates]
 
 
 def _notified(text: str, common: Common) -> list[KnownSignal]:
@@ -390,13 +398,14 @@ def _clamped(number: float | None, most: int) -> int | None:
     return None if number is None else int(min(max(number, 0), most))
 
 
-def attachment(line: TranscriptLine, _known: Context, common: Common) -> list[KnownSignal]:
+def attachment(line: TranscriptLine, known: Context, common: Common) -> list[KnownSignal]:
     """A prompt typed while a turn ran has joined it; so may a background task's report."""
     held = line.get("attachment", dict[str, Any]) or {}
     if held.get("type") != "queued_command":
         return []
     prompt = held.get("prompt")
-    ended = _notified(prompt, common) if isinstance(prompt, str) else []
+    text = prompt if isinstance(prompt, str) else ""
+    ended = [*_resting(text, known, common), *_notified(text, common)]
     return [*ended, s.PromptDequeued(**common)]
 
 
@@ -538,6 +547,10 @@ STEPS: Final[dict[str, Step]] = {
     # It goes on in the agents' daemon, under another id and with a copy of this file.
     "continued-in": lambda _line, _known, common: [s.SessionEnded(**common, reason=s.LEFT)],
     "cost-state": cost_state,
+    # It has entered or left a worktree, and its transcript moves to that directory's project.
+    "relocated": lambda line, known, common: _changed(
+        {"cwd": line.text("relocatedCwd")}, known, common
+    ),
 }
 
 #: Types of line that mean nothing to us; others are counted, so that a new one is noticed.
