@@ -249,7 +249,9 @@ def process_arrivals(trace: Trace) -> Iterator[Arrival]:
     }
     for event in trace.events:
         t, at = event.t_ms, trace.t0 + event.t_ms
-        if event.event == "SessionStart" and (entry := begun.get(event.body["session_id"])):
+        if event.event == "SessionStart" and (
+            entry := begun.get(str(event.body.get("session_id")))
+        ):
             seen = _process(ProcessSeen, entry, at)
             table.note([seen])
             yield Arrival(t, seen, "process")

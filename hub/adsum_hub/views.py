@@ -209,6 +209,7 @@ def _introduced(place: ViewedHost, session_id: str, facts: Facts, state: AgentSt
         last_prompt=shortened(facts.latest_prompt),
         last_answer=shortened(facts.last_answer),
         forked_from=about("forked_from"),
+        mate=about("mate"),
         commands=command_views(facts, place.offset_ms),
         queue=queue_views(facts, place.offset_ms),
     )

@@ -470,7 +470,8 @@ class MetaChanged(Signal, frozen=True, kw_only=True, tag="meta.changed"):
     """Only the fields that are set have changed; the last by event time wins, field by field.
 
     title: given by a human; ai_title: made up by the agent. worktree: its name. pr: its address.
-    forked_from: the session whose messages it repeats at its begin.
+    forked_from: the session whose messages it repeats at its begin. mate: of a team mate with a session of
+    its own, the id by which it is a child of its lead's session.
     """
 
     title: str | None = None
@@ -488,6 +489,7 @@ class MetaChanged(Signal, frozen=True, kw_only=True, tag="meta.changed"):
     last_prompt: str | None = None
     last_answer: str | None = None
     forked_from: str | None = None
+    mate: str | None = None
 
 
 class Alive(Signal, frozen=True, kw_only=True, tag="alive"):

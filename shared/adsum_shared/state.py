@@ -315,6 +315,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     id is `host_id:session_id`. urgency is None outside needs_you. rank is the session's place in the
     one order that every client shows: ascending, ties by id. prompt_way: None: it takes no prompt.
+    mate: it is a team mate, and this the id of the child that its lead's session shows.
     """
 
     id: str
@@ -357,6 +358,7 @@ class SessionView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     queue: tuple[QueuedView, ...] = ()
     prompt_way: PromptWay | None = None
     report: ReportView | None = None
+    mate: str | None = None
 
 
 class GapView(msgspec.Struct, frozen=True):

@@ -101,7 +101,7 @@ def _facts(
     yield "project", clean(view.project)
     yield "directory", escape_code(view.cwd or "")
     yield "worktree", escape_code(view.worktree or "")
-    yield "branch", clean(view.branch)
+    yield from (("branch", clean(view.branch)), ("team mate", clean(view.mate)))
     yield "to review", clean(view.review.label if view.review else None)
     yield "reported", reported(view, now)
     yield "suspended", _suspended(view, now)

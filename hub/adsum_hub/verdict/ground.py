@@ -152,6 +152,7 @@ def rests_on_the_same(a: Facts, b: Facts) -> bool:
         and a.dismissed is b.dismissed and a.suspension is b.suspension and a.read is b.read
         and a.budget is b.budget and a.budget_answered is b.budget_answered
         and a.delivered is b.delivered
+        and (a.meta is b.meta or a.about("mate") == b.about("mate"))
     )  # fmt: skip
 
 

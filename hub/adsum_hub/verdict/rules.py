@@ -423,6 +423,9 @@ def _awaits_prompt(reading: Reading, closed: int, source: str) -> AgentState:
     turn = None if reading.stand.open else reading.stand.turn
     said = turn.last_message if turn is not None else None
     since = max(closed, reading.facts.compacted)
+    if reading.facts.about("mate"):
+        # Its lead prompts it, and a person answers at the lead's terminal.
+        return state("waiting_for_agent", "Rests until its team lead has work", since, 0.9, source)
     if asks(said):
         # A guess, so it never pushes by itself.
         return state("awaiting_input", "Asked you a question", since, 0.6, source)

@@ -39,6 +39,7 @@ export interface SessionView {
   last_prompt?: string | null;
   last_answer?: string | null;
   forked_from?: string | null;
+  mate?: string | null;
   ended_at?: number | null;
   usage?: UsageView | null;
   context?: ContextView | null;

@@ -498,8 +498,14 @@ def test_a_mate_in_its_leads_process_rests() -> None:
 
     assert isinstance(found, s.ChildFinished)
     assert (found.child_id, found.agent_id) == ("aanna-1", None)
-    # in a pane it says so under a session id of its own
     assert isinstance(one("TeammateIdle", teammate_name="anna"), s.Alive)
+
+
+def test_a_mate_in_a_pane_names_its_team() -> None:
+    (found,) = said("TeammateIdle", teammate_name="anna", team_name="session-0a1b2c3d")
+
+    assert isinstance(found, s.MetaChanged)
+    assert found.mate == "anna@session-0a1b2c3d"
 
 
 def test_the_background_list_does_not_say_whether_a_mate_works() -> None:

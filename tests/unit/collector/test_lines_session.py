@@ -125,6 +125,17 @@ def test_a_worktree_is_told_when_it_is_entered_and_when_it_is_left() -> None:
     ]
 
 
+def test_a_mate_in_a_pane_and_a_session_that_moves_say_so() -> None:
+    lines = [
+        line("user", message={"content": "x"}, agentName="anna", teamName="session-0a1b2c3d"),
+        line("relocated", relocatedCwd="/home/dev/tree"),
+    ]
+    told = [it for it in read(*lines).signals if isinstance(it, s.MetaChanged)]
+
+    assert [it.mate for it in told if it.mate] == ["anna@session-0a1b2c3d"]
+    assert told[-1].cwd == "/home/dev/tree"
+
+
 @pytest.mark.parametrize("odd", [{}, {"worktreeSession": {}}, {"worktreeSession": 7}])
 def test_a_worktree_line_that_names_none_leaves_it_as_it_was(odd: dict[str, Any]) -> None:
     inside = unstamped("worktree-state", worktreeSession={"worktreeName": "fix"})

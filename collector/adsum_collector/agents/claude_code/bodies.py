@@ -28,7 +28,7 @@ BODY_FIELDS = (
     *("trigger", "action"),
     *("notification_type", "mcp_server_name", "permission_suggestions", "is_interrupt"),
     *("background_tasks", "session_crons", "tool_calls", "tool_name", "tool_use_id", "tool_input"),
-    *("tool_response", "task_id", "task_subject"),
+    *("tool_response", "task_id", "task_subject", "teammate_name", "team_name"),
 )
 #: Of a large tool input, and of a task. Who is asked about such an input sees these.
 INPUT_FIELDS = (

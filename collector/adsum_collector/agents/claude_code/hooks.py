@@ -460,11 +460,13 @@ def mate_id(name: str, lead: str) -> str:
     return f"{name}@session-{lead[:8]}"[:NAME_MAX]
 
 
-def _teammate_idle(_body: HookBody, common: Common) -> list[KnownSignal]:
-    """A mate in its lead's process rests. One in a pane says so under a session id of its own."""
+def _teammate_idle(body: HookBody, common: Common) -> list[KnownSignal]:
+    """A mate rests: one in its lead's process as a child, one in a pane as a session of its own."""
     child_id = common["agent_id"]
     if child_id is None:
-        return []
+        name, team = body.name("teammate_name"), body.name("team_name")
+        mate = f"{name}@{team}"[:NAME_MAX] if name and team else None
+        return [s.MetaChanged(**common, mate=mate)] if mate else []
     return [s.ChildFinished(**about_child(common), child_id=child_id, notified=True)]
 
 

@@ -468,7 +468,9 @@ def surroundings(
         known.headless = entrypoint.startswith("sdk")
     cwd, branch = line.text("cwd"), line.text("gitBranch")
     model = line.message("model") if line.type == "assistant" else None
+    name, team = line.name("agentName"), line.name("teamName")
     found = {
+        "mate": f"{name}@{team}"[:NAME_MAX] if name and team else None,
         "cwd": cwd,
         "project": project_of(cwd),
         "branch": branch if branch != NO_BRANCH else None,

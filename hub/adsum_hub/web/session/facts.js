@@ -349,6 +349,7 @@ export function About({ session }) {
     ["branch", text(session.branch)],
     ["pull request", session.pr && html`<${PullRequest} address=${session.pr} />`],
     ["forked from", session.forked_from && html`<${ForkedFrom} session=${session} />`],
+    ["team mate", text(session.mate)],
     ["model", text(session.model)],
     ["mode", text(session.mode)],
     ["process", text(session.pid)],

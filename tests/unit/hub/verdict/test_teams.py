@@ -73,3 +73,13 @@ def test_a_network_dialog_of_a_mate_keeps_its_host_beside_the_registry() -> None
 
     assert story.label(4) == "Needs network access: a.example (anna)"
     assert story.status(9, "idle").state(10) == "idle"
+
+
+def test_a_resting_mate_with_a_session_of_its_own_calls_nobody() -> None:
+    story = working().stop(2, last_message="Which one?")
+    assert (story.state(3), story.verdict(3).unread) == ("awaiting_input", True)
+
+    story.tell(s.MetaChanged, 2.1, mate="anna@session-0a1b2c3d")
+    assert story.label(3) == "Rests until its team lead has work"
+    assert (story.state(3), story.verdict(3).unread) == ("waiting_for_agent", False)
+    assert story.prompt(4, "p2", origin="system").state(4) == "thinking"
