@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.real_cli.conftest import Figure, OpenSession
+from tests.real_cli.fleet import until
 from tests.real_cli.session import ASKS, IDLE, Session
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.redis, pytest.mark.timeout(90)]
@@ -90,3 +97,48 @@ def test_a_subagent_asks_while_its_parent_has_stopped(
     figure("yes to a subagent: at work", session.hub.works() - answered)
     session.hub.shows("idle", label=IDLE)
     assert child(session, "agent")["status"] == "completed"
+
+
+@contextlib.contextmanager
+def agents_list(session: Session) -> Iterator[None]:
+    """Open the agents' list; at the end kill what its daemon has started for this user."""
+    session.press("Left")
+    try:
+        yield
+    finally:
+        home = f"HOME={session.machine.home.path}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # another user's, or gone since
+                environment, command = (
+                    (process / name).read_bytes().split(b"\0") for name in ("environ", "cmdline")
+                )
+                if home in environment and command[0].partition(b" ")[0].endswith(b"claude"):
+                    os.kill(int(process.name), signal.SIGKILL)
+
+
+def test_the_process_in_reserve_of_the_agents_list_is_listed_once_it_has_a_prompt(
+    open_session: OpenSession,
+) -> None:
+    session = open_session()
+    session.play("text")
+    session.sees("All is well.")
+    session.hub.shows("idle", label=IDLE)
+    listed = session.hub.watcher.told
+
+    def reserve() -> str | None:
+        for path in (session.machine.home.path / ".claude" / "sessions").glob("*.json"):
+            with contextlib.suppress(OSError, ValueError):  # half-written, or gone since
+                entry = json.loads(path.read_bytes())
+                if entry.get("spare") and entry.get("status"):
+                    return str(entry["sessionId"])
+        return None
+
+    with agents_list(session):
+        spare = until(reserve, "a process in reserve")
+        until(lambda: len(listed) == 2, "the session that has moved to the background")
+        assert spare not in listed
+
+        session.type("do play:text")
+        until(lambda: spare in listed, "the process in reserve to be a session")
+
+    assert listed[spare][0].label != "Ready"

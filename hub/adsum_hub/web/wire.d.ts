@@ -8,7 +8,8 @@ export type WitnessName = "hook" | "transcript" | "registry" | "process" | "stat
 /** One session as every client sees it. All times: milliseconds of the *hub's* clock.
  *
  *  id is `host_id:session_id`. urgency is None outside needs_you. rank is the session's place in the
- *  one order that every client shows: ascending, ties by id. prompt_way: None: it takes no prompt. */
+ *  one order that every client shows: ascending, ties by id. prompt_way: None: it takes no prompt.
+ *  mate: it is a team mate, and this the id of the child that its lead's session shows. */
 export interface SessionView {
   id: string;
   host_id: string;
@@ -39,7 +40,6 @@ export interface SessionView {
   last_prompt?: string | null;
   last_answer?: string | null;
   forked_from?: string | null;
-  mate?: string | null;
   ended_at?: number | null;
   usage?: UsageView | null;
   context?: ContextView | null;
@@ -51,6 +51,7 @@ export interface SessionView {
   queue?: QueuedView[];
   prompt_way?: "inbox" | "queue" | "resume" | "terminal" | null;
   report?: ReportView | null;
+  mate?: string | null;
 }
 
 /** What a session is doing, and why we believe it.
