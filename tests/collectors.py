@@ -79,7 +79,7 @@ class StandIn(ClaudeCode):
     def hook(self, body: bytes, seen: int) -> list[AnySignal]:
         return adapt_hook(body, seen)
 
-    def registry(self, content: bytes, seen: int) -> list[AnySignal]:
+    def registry(self, content: bytes, seen: int, directory: Path | None = None) -> list[AnySignal]:
         return adapt_registry(content, seen)
 
     def statusline(self, content: bytes, seen: int) -> list[AnySignal]:

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ def _watch_of(
 ) -> Watch:
     """One for all agents: whatever kind a process is of, it ends in the same way."""
     registries = {
-        path: Registry(agent.registry, intakes[agent.name])
+        path: Registry(partial(agent.registry, directory=directory), intakes[agent.name])
         for agent in agents
         for directory in settings.directories_of(agent)
         if (path := agent.registry_dir(directory)) is not None

@@ -197,7 +197,8 @@ class Watch:
         known = self._known.get(path)
         try:
             stamp = _stamp(path)
-            if self._stamps.get(path) == stamp and (known is None or not known.missing_since):
+            settled = known is None or not (known.missing_since or known.entry.asks_for_host)
+            if self._stamps.get(path) == stamp and settled:
                 return
             now = self._observe()
             entry = self._read(path, now)
@@ -329,6 +330,11 @@ class Entry(msgspec.Struct, frozen=True):
     session_id: str
     process: AgentProcess
     signals: tuple[AnySignal, ...] = ()
+
+    @property
+    def asks_for_host(self) -> bool:
+        """Whether another file may still name the host, so that this one is read again."""
+        return any(isinstance(each, StatusReported) and each.host == "" for each in self.signals)
 
 
 class Known(msgspec.Struct):

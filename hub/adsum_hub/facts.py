@@ -246,7 +246,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     waiting: since when it has been `waiting`; released: when it last ceased to be. busy: when it last
     began to be. rested: its last word at rest, by that one's stamp; shell: it was `shell`, not `idle`.
-    worked: when the `busy` before that rest began. dialogs, shells: see `StatusReported`.
+    worked: when the `busy` before that rest began. dialogs, shells, host: see `StatusReported`.
     """
 
     at: int
@@ -263,6 +263,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     shell: bool = False
     dialogs: bool = False
     shells: bool = True
+    host: str | None = None
 
 
 def same_process(process: SessionProcess | Status, pid: int | None, started: int) -> bool:

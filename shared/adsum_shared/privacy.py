@@ -30,7 +30,7 @@ _NAMES = {
 #: Fields that hold what people and agents wrote: the level `metadata` leaves them out.
 _TEXTS = {
     *("text", "summary", "title", "ai_title", "last_prompt", "last_answer", "payload"),
-    *("suggestions", "last_message", "message", "description", "subject", "note", "notes"),
+    *("suggestions", "last_message", "message", "description", "subject", "note", "notes", "host"),
 }
 #: What the level `metadata` lets out of any other text: one word, as names and states are. A model
 #: may have brackets.

@@ -391,7 +391,8 @@ class StatusReported(Signal, frozen=True, kw_only=True, tag="status.reported"):
     """The CLI's own registry. `at` is the stamp it bears (`statusUpdatedAt`).
 
     dialogs: it tells of each dialog by `waiting`, as soon as that is on the screen. shells: it tells of
-    background commands by `shell`, so none runs while it says `idle`.
+    background commands by `shell`, so none runs while it says `idle`. host: to which a sandboxed command
+    wants access; "" if that may still be reported.
     """
 
     status: str | None = None
@@ -400,6 +401,7 @@ class StatusReported(Signal, frozen=True, kw_only=True, tag="status.reported"):
     started: int = 0
     dialogs: bool = False
     shells: bool = True
+    host: str | None = None
 
 
 class UsageTotalled(Signal, frozen=True, kw_only=True, tag="usage.totalled"):

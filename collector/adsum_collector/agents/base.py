@@ -327,8 +327,13 @@ class Agent(ABC):
         """Below which `transcripts` knows files by their path."""
         return ()
 
-    def registry(self, content: bytes, seen: int) -> Sequence[AnySignal]:  # noqa: ARG002 - for those who have one
-        """What one file of `registry_dir` says of the process it is named after; see Adapt."""
+    def registry(
+        self,
+        content: bytes,  # noqa: ARG002 - for those who have one
+        seen: int,  # noqa: ARG002 - as above
+        directory: Path | None = None,  # noqa: ARG002 - as above
+    ) -> Sequence[AnySignal]:
+        """What one file of `registry_dir(directory)` says of the process it is named after; see Adapt."""
         return []
 
     def registry_dir(self, directory: Path) -> Path | None:  # noqa: ARG002 - for those who have one

@@ -258,8 +258,9 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
     if held is None:
         held = Status(0, 0)
     if (held.at, held.status, held.waiting_for) == (signal.at, signal.status, signal.waiting_for):
-        if signal.seen > held.seen:  # its file had gone, and is there again
-            changes["status"] = replace(held, seen=signal.seen)
+        if signal.seen > held.seen:  # its file had gone and is there again, or the host is known
+            host = signal.host or held.host
+            changes["status"] = replace(held, seen=signal.seen, host=host)
         return changes
     if signal.status in ("busy", "waiting", "shell"):
         changes["engaged"] = signal.at
@@ -281,6 +282,7 @@ def status_reported(facts: Facts, signal: s.StatusReported) -> Changes:
         shell=signal.status == "shell" or (held.shell and signal.status != "idle"),
         dialogs=signal.dialogs,
         shells=signal.shells,
+        host=signal.host,
     )
     return changes
 

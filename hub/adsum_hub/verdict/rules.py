@@ -292,6 +292,8 @@ def nameless_request(reading: Reading) -> AgentState | None:
     tools = reading.ground.tools
     if word == "permission prompt":
         label = f"{label}: {tools[-1][1].tool if tools else 'a tool'}"
+    elif word == "sandbox request" and reading.status and reading.status.host:
+        label = f"{label}: {reading.status.host}"
     elif word == "sandbox request" and (host := only_host(tools)):
         label = f"{label}, probably {host}"
     return state(name, label, reading.waiting, 0.8, "registry")

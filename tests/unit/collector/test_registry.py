@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from adsum_collector.agents.claude_code.agent import ClaudeCode
 from adsum_collector.agents.claude_code.status import RegistryError, signals_from_registry
 from adsum_shared import signals as s
 
@@ -70,6 +72,32 @@ def test_over_the_stdio_protocol_it_reports_dialogs_and_no_background_commands(
 
     assert (found.dialogs, found.shells) == (True, False)
     assert status(raw(version="2.1.332", entrypoint="cli")).shells
+
+
+@pytest.mark.parametrize(
+    ("state", "host"),
+    [
+        ('{"needs": "allow network: a.example"}', "a.example"),
+        ('{"needs": 7}', ""),
+        ("[]", ""),
+        ("{", ""),
+    ],
+)
+def test_a_background_jobs_own_file_names_the_host_that_it_wants(
+    tmp_path: Path, state: str, host: str
+) -> None:
+    asking = {"version": "2.1.332", "waitingFor": "sandbox request", "jobId": "0a1b2c3d"}
+
+    def read(**fields: str) -> s.StatusReported:
+        signals = ClaudeCode().registry(raw(**asking | fields), SEEN, tmp_path)
+        return next(it for it in signals if isinstance(it, s.StatusReported))
+
+    assert read().host == ""  # not written yet
+    (tmp_path / "jobs" / "0a1b2c3d").mkdir(parents=True)
+    (tmp_path / "jobs" / "0a1b2c3d" / "state.json").write_text(state)
+    assert read().host == host
+    assert read(waitingFor="permission prompt").host is None
+    assert read(jobId="../0a1b").host is None
 
 
 def test_the_entry_of_an_old_cli_has_no_status() -> None:

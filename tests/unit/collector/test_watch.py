@@ -14,10 +14,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import adsum_collector.watch as liveness_module
 import adsum_collector.watch as watch_module
+from adsum_collector.agents.base import Adapt
 from adsum_collector.errors import SpoolUnavailable
 from adsum_collector.intake import Intake
 from adsum_collector.processes import AgentProcess, ProcessTable, WatchedSessions, look_up, watched
@@ -65,14 +67,18 @@ class Rig:
         self.spool = spool
         self.directory = directory
         self.intake = SpyIntake(spool)
-        self.watch = Watch(
-            self.intake,
-            registries={directory: Registry(adapt_registry, self.intake)},
-            watched=WatchedSessions(spool),
-            table=ProcessTable(watched(spool.state).values()),
-            now=now,
-        )
+        self._now = now
+        self.watch = self.watching(adapt_registry)
         self._running: asyncio.Task[None] | None = None
+
+    def watching(self, adapt: Adapt) -> Watch:
+        return Watch(
+            self.intake,
+            registries={self.directory: Registry(adapt, self.intake)},
+            watched=WatchedSessions(self.spool),
+            table=ProcessTable(watched(self.spool.state).values()),
+            now=self._now,
+        )
 
     def start(self) -> None:
         self._running = asyncio.create_task(self.watch.run())
@@ -124,6 +130,23 @@ async def test_a_file_is_told_once_and_again_when_it_changes(
 
     assert [s.status for s in rig.intake.of(StatusReported)] == ["busy", "waiting"]
     assert len(rig.intake.of(ProcessSeen)) == 1
+
+
+async def test_a_file_that_waits_for_a_host_is_read_until_one_is_known(
+    rig: Rig, agent: subprocess.Popen[bytes]
+) -> None:
+    hosts = ["", "a.example"]
+
+    def adapt(raw: bytes, seen: int) -> list[AnySignal]:
+        (told,) = adapt_registry(raw, seen)
+        return [msgspec.structs.replace(told, host=hosts.pop(0))]  # type: ignore[type-var] # of a signal
+
+    rig.watch = rig.watching(adapt)
+    rig.write(agent.pid, status="waiting", statusUpdatedAt=1)
+    for _ in range(3):
+        await rig.watch.look()
+
+    assert [it.host for it in rig.intake.of(StatusReported)] == ["", "a.example"]
 
 
 async def test_a_killed_agent_is_missed_at_once(

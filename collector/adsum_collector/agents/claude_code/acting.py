@@ -35,6 +35,7 @@ from adsum_collector.agents.claude_code.bodies import (
     decode_hook,
     lenient,
 )
+from adsum_collector.agents.claude_code.status import JOB
 from adsum_collector.agents.records import require_text
 from adsum_shared.characters import CONTROL, without_invisible
 from adsum_shared.commands import Command, Decision, NotObeyedError
@@ -561,7 +562,6 @@ class RegistryEntry(msgspec.Struct, rename="camel"):
 
 
 _decode_entry = msgspec.json.Decoder(RegistryEntry).decode
-_JOB = re.compile("[0-9a-f]{4,40}")
 
 
 def registered(content: bytes) -> Registered | None:
@@ -573,7 +573,7 @@ def registered(content: bytes) -> Registered | None:
         return None  # no name of a file
     attended = told.kind == "interactive" and told.entrypoint == "cli"
     at = int(told.status_updated_at)
-    of_its_own = told.kind == "bg" and _JOB.fullmatch(told.job_id)
+    of_its_own = told.kind == "bg" and JOB.fullmatch(told.job_id)
     attach = ("claude", "attach", told.job_id) if of_its_own else ()
     return Registered(
         told.session_id, told.pid, told.proc_start, told.status, at, told.cwd, attended, attach

@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -111,9 +112,19 @@ from adsum_collector.agents.settings_file import (
     read_settings,
 )
 from adsum_collector.errors import shown
+from adsum_collector.line_reader import open_plain
 from adsum_shared.commands import Command
 from adsum_shared.redact import clean
 from adsum_shared.signals import AnySignal, MetaChanged
+
+
+def needs_of_job(directory: Path, job: str) -> str:
+    """Return what a background job waits for, "" if nothing is written of it."""
+    with contextlib.suppress(OSError, ValueError):  # not there, or half-written
+        with os.fdopen(open_plain(directory / "jobs" / job / "state.json"), "rb") as file:
+            state = json.loads(file.read(JOB_BYTES))
+        return str(state.get("needs", "")) if isinstance(state, dict) else ""
+    return ""
 
 
 def config_dirs(told: str | None, home: Path) -> tuple[Path, ...]:
@@ -213,6 +224,8 @@ def _living(entry: dict[str, Any]) -> Iterator[Theirs]:
         yield Theirs(session_id, pid, status, texts.get("waitingFor"), texts.get("name"))
 
 
+#: The state file of a background job is smaller.
+JOB_BYTES = 64 << 10
 LINUX_POLICY = Path("/etc/claude-code")
 MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
 PLUGIN = "adsum"
@@ -518,8 +531,12 @@ class ClaudeCode(Agent):
     def hook(self, body: bytes, seen: int) -> Sequence[AnySignal]:
         return signals_from_hook(decode_hook(body), seen)
 
-    def registry(self, content: bytes, seen: int) -> Sequence[AnySignal]:
-        return signals_from_registry(content, seen)
+    def registry(
+        self, content: bytes, seen: int, directory: Path | None = None
+    ) -> Sequence[AnySignal]:
+        if directory is None:
+            return signals_from_registry(content, seen)
+        return signals_from_registry(content, seen, partial(needs_of_job, directory))
 
     def registry_dir(self, directory: Path) -> Path:
         """Files beside those that are asked for end in `.key` and are secrets."""

@@ -6,7 +6,7 @@ A field of the wrong type counts as missing.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -98,6 +98,9 @@ NO: Final = msgspec.Raw(b"false")
 #: over the stdio protocol by which editors and SDKs run the CLI (four entrypoints measured).
 DIALOGS_FROM: Final = (2, 1, 330)
 STDIO_DIALOGS_FROM: Final = (2, 1, 332)
+#: A background job's id, and what its state file says while a sandboxed command wants access to a host.
+JOB: Final = re.compile("[0-9a-f]{4,40}")
+NEEDS_HOST: Final = re.compile(r"allow network: (\S{1,255})")
 Pid = Annotated[float, msgspec.Meta(gt=0, lt=1 << 31)]
 Stamp = Annotated[float, msgspec.Meta(gt=0, le=NUMBER_MAX)]
 
@@ -106,8 +109,12 @@ class RegistryError(ValueError):
     """A file that names no session: empty while it is being written (2.1.112), or not ours."""
 
 
-def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
+def signals_from_registry(
+    content: bytes, seen: int, needs: Callable[[str], str] = lambda _job: ""
+) -> list[KnownSignal]:
     """All that one file says, as of when it was last true by its own account, at the latest now.
+
+    needs: what a background job waits for by its own state file, which is written 0.01 s before or after.
 
     Raises RegistryError, and nothing else. The name is one the CLI made up; as it comes from the
     registry, any other title beats it.
@@ -138,6 +145,7 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
             dialogs=_tells_of_dialogs(entry),
             # Over the stdio protocol it says `idle` while a background command runs.
             shells=_text(entry, "entrypoint") in (None, "cli"),
+            host=_host(entry, needs),
         ),
         s.MetaChanged(
             **dated,
@@ -152,6 +160,14 @@ def signals_from_registry(content: bytes, seen: int) -> list[KnownSignal]:
     if pid is not None:
         found.insert(0, s.ProcessSeen(**common, at=seen, pid=pid, started=started))
     return found
+
+
+def _host(entry: Fields, needs: Callable[[str], str]) -> str | None:
+    job = _name(entry, "jobId") or ""
+    if _name(entry, "waitingFor") != "sandbox request" or not JOB.fullmatch(job):
+        return None
+    host = NEEDS_HOST.fullmatch(needs(job))
+    return host[1] if host else ""
 
 
 def _tells_of_dialogs(entry: Fields) -> bool:

@@ -122,6 +122,17 @@ def test_the_host_is_named_only_where_the_commands_name_one(command: str, label:
     assert story.label(2) == label
 
 
+def test_the_host_of_a_background_job_may_be_known_later() -> None:
+    story = working().status(1.2, "waiting", "sandbox request", host="")
+    assert story.label(2) == "Needs network access"
+
+    late = {"seen": T0 + 2_200, "host": "a.example"}
+    assert story.status(1.2, "waiting", "sandbox request", **late).label(3) == (
+        "Needs network access: a.example"
+    )
+    assert story.at(3).since == T0 + 1_200
+
+
 # Without the registry a network dialog and a proposed goal are known by hooks alone.
 
 
