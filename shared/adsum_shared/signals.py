@@ -25,6 +25,8 @@ SPARE = "spare"
 #: The status of a team mate in a list of background tasks, which does not say whether the mate works or
 #: rests.
 MATE_LISTED = "listed"
+#: The status of a scheduled prompt in such a list: it is not at work until its time comes.
+SCHEDULED = "scheduled"
 #: The tool of a request that is for network access and not for a call.
 NETWORK = "NetworkAccess"
 #: The id of a request to approve a goal. Unlike others it outlives its turn.

@@ -566,7 +566,9 @@ def listed(held: Child | None, entry: s.BackgroundTask, at: int) -> Child:
     merged = replace(held, last=max(held.last, at), description=described)
     if entry.status in ("running", "pending"):
         return merged
-    return replace(merged, finished=max(merged.finished, at), status=entry.status)
+    # Nothing that is scheduled wakes its parent right now.
+    told = at if entry.status == s.SCHEDULED else merged.notified
+    return replace(merged, finished=max(merged.finished, at), status=entry.status, notified=told)
 
 
 def keep_mates(facts: Facts, entry: s.BackgroundTask, at: int) -> Changes:

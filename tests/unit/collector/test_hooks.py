@@ -174,6 +174,7 @@ def test_stop_lists_what_still_runs() -> None:
         ("c1", "cron"),
     ]
     assert found.background[1].description == "sleep 4"
+    assert [task.status for task in found.background] == [*["running"] * 4, s.SCHEDULED]
 
 
 def test_stop_of_an_old_cli_says_nothing_of_the_background() -> None:

@@ -244,20 +244,25 @@ def _background(body: HookBody) -> list[s.BackgroundTask] | None:
             if not isinstance(child_id, str | int):
                 continue
             words = map(task.get, ("description", "name", "command", "schedule", "prompt"))
-            status = task.get("status")
             found.append(
                 s.BackgroundTask(
                     id=str(child_id)[:NAME_MAX],
                     kind=kind or CHILD_KINDS.get(str(task.get("type")), "workflow"),
-                    status=s.MATE_LISTED
-                    if task.get("type") == MATE
-                    else status[:NAME_MAX]
-                    if isinstance(status, str)
-                    else "running",
+                    status=_status_of(task, kind),
                     description=next((line for word in words if (line := one_line(word))), None),
                 )
             )
     return found
+
+
+def _status_of(task: Mapping[str, Any], kind: ChildKind | None) -> str:
+    """A scheduled prompt is not at work: between two of them the session waits for its user."""
+    if kind == "cron":
+        return s.SCHEDULED
+    if task.get("type") == MATE:
+        return s.MATE_LISTED
+    status = task.get("status")
+    return status[:NAME_MAX] if isinstance(status, str) else "running"
 
 
 def _stop_failure(body: HookBody, common: Common) -> list[KnownSignal]:

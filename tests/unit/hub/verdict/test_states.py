@@ -451,6 +451,15 @@ def test_a_silent_subagent_is_given_up_after_five_minutes() -> None:
     assert story.state(301) == "idle"
 
 
+def test_a_scheduled_prompt_leaves_the_session_to_its_user() -> None:
+    scheduled = [s.BackgroundTask("c1", "cron", s.SCHEDULED, "0 9 * * *")]
+    story = working().stop(2, background=scheduled)
+
+    assert story.state(2) == "idle"
+    assert story.children(2) == {"c1": s.SCHEDULED}
+    assert story.prompt(9, "p2").stop(10, prompt_id="p2", background=scheduled).state(10) == "idle"
+
+
 @pytest.mark.parametrize("kind", ["shell", "monitor", "workflow", "cron"])
 def test_what_runs_in_the_background_may_be_silent_for_hours(kind: str) -> None:
     story = working().stop(2, background=[s.BackgroundTask("x", kind, description="dev server")])
