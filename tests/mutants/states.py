@@ -78,6 +78,33 @@ MUTANTS = (
         (f"{_REGISTRY}::test_what_a_hook_of_ours_holds_is_asked_before_any_dialog",),
     ),
     Mutant(
+        "A network dialog outlives its turn.",
+        (Edit(_READING, "_cancelled", "status.waiting_for not in UNHOOKED", "True"),),
+        (f"{_REGISTRY}::test_a_dialog_without_a_hook_shows_at_once_and_outlives_its_turn",),
+    ),
+    Mutant(
+        "The list of background work does not keep a resting team mate.",
+        (
+            Edit(
+                "hub/adsum_hub/fold/work.py",
+                "turn_ended",
+                "entry.status == s.MATE_LISTED",
+                "False",
+            ),
+        ),
+        (
+            f"{_VERDICT}/test_teams.py::test_a_list_that_names_no_mate_ends_it_and_one_that_does_keeps_it",
+        ),
+    ),
+    Mutant(
+        "A process in reserve is no session.",
+        (Edit("hub/adsum_hub/facts.py", "Facts.materialised", "not reserve", "True"),),
+        (
+            "tests/unit/hub/fold/test_fold.py"
+            "::test_a_process_in_reserve_is_no_session_until_the_registry_names_one",
+        ),
+    ),
+    Mutant(
         "A request of a closed terminal is void.",
         (Edit(_GROUND, "run_began", "max([launched, *over])", "launched"),),
         (

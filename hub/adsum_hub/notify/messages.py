@@ -24,7 +24,7 @@ _STATES = {
     "needs_permission": "Needs permission",
     "awaiting_input": "Asked a question",
     "error": "Failed",
-    "awaiting_approval": "Plan ready for review",
+    "awaiting_approval": "Waits for approval",
     "budget_exceeded": "Over budget",
     "stuck": "No sign of life",
     "idle": "Waits for the next prompt",

@@ -79,7 +79,7 @@ const REASON = {
   needs_permission: "blocked until you allow or deny",
   awaiting_input: "blocked on your answer",
   error: "stopped by an error",
-  awaiting_approval: "its plan waits for your review",
+  awaiting_approval: "waits for your approval",
   budget_exceeded: "over its budget",
   stuck: "no sign of life",
   idle: "has finished its turn",
