@@ -133,6 +133,19 @@ SCRIPTS: dict[str, tuple[Turn, ...]] = {
         Turn("It works in the background."),
         Turn("It has made it."),
     ),
+    "team": (
+        Turn(
+            "I send a mate.",
+            (
+                Call(
+                    "Agent",
+                    agent("Make it, play:innerperm", background=True).input | {"name": "anna"},
+                ),
+            ),
+        ),
+        Turn("The mate works."),
+        Turn("The mate has made it."),
+    ),
     "innerperm": (Turn(calls=(shell("mkdir -p made/inside"),), wait=1.2), Turn("It is made.")),
     "bashbg": (
         Turn(calls=(shell(nap(2), run_in_background=True),)),

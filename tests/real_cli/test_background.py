@@ -99,6 +99,20 @@ def test_a_subagent_asks_while_its_parent_has_stopped(
     assert child(session, "agent")["status"] == "completed"
 
 
+def test_a_team_mate_asks_by_its_name_and_is_not_kept_at_rest(open_session: OpenSession) -> None:
+    teams = {"CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1"}
+    session = open_session(*AGENTS, mode="manual", extra=teams)
+    session.play("team")
+    session.sees(ASKS)
+    session.hub.shows("needs_permission", label="Needs permission: Bash (anna)")
+
+    session.answer("Enter", ASKS)
+
+    session.sees("The mate has made it.")
+    session.hub.shows("idle", label=IDLE)
+    assert child(session, "agent")["status"] == "completed"
+
+
 @contextlib.contextmanager
 def agents_list(session: Session) -> Iterator[None]:
     """Open the agents' list; at the end kill what its daemon has started for this user."""

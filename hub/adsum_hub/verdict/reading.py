@@ -23,6 +23,10 @@ SOURCES: dict[str, StateSource] = {
 UNHOOKED = frozenset({"sandbox request", "goal proposal", "worker request"})
 
 
+#: In the id of a team mate with a pane and a session of its own, between its name and its team.
+IN_PANE = "@session-"
+
+
 class Limits(msgspec.Struct, frozen=True):
     """The time limits of the state rules, in milliseconds, each with its reason."""
 
@@ -306,13 +310,18 @@ def is_stopping(ground: Ground, status: Status | None, clock: Clock, limits: Lim
     if stand.how != "ended" or final >= max(stand.closed - LATENESS, stand.opened):
         return False
     if status is not None:
-        if status.status != "busy" or status.at > stand.closed:
+        if status.status != "busy" or status.at > stand.closed or leads_panes(ground):
             return False
         # A shell that it knew of before is likely to be its next word: nothing shall flicker.
         known = status.shell and not clock.passed(stand.closed + limits.registry_hold)
         return not known and not clock.passed(stand.closed + limits.own_hooks)
     slow = any(turn.final > turn.said + LATENESS > LATENESS for turn in ground.turns.by_id.values())
     return slow and not clock.passed(stand.closed + limits.transient)
+
+
+def leads_panes(ground: Ground) -> bool:
+    """Return whether it has a team mate in a pane: then its registry says `busy` also while all rest."""
+    return any(IN_PANE in child for child in ground.children.by_id)
 
 
 def nameless_since(

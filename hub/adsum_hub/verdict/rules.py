@@ -8,7 +8,7 @@ from typing import Any
 
 from adsum_hub.facts import Budget, Ended, Facts, Request, Status, Task, Tool, Turn
 from adsum_hub.verdict.ground import Standing, failed_tool, opener_source
-from adsum_hub.verdict.reading import Reading, state
+from adsum_hub.verdict.reading import IN_PANE, Reading, state
 from adsum_shared.signals import GOAL, LATENESS, NETWORK
 from adsum_shared.state import AgentState
 
@@ -46,6 +46,7 @@ DIALOGS = {
 }
 #: A dialog that its user may have opened: in a turn only it is one of the agent's.
 USERS_OWN = frozenset({None, "dialog open"})
+_MATE = re.compile(rf"(.+){IN_PANE}.+|a(.+)-[0-9a-f]{{16}}")
 _HOST = re.compile(r"https?://(?:[^\s/@]+@)?([\w.-]+)")
 
 #: The state an open request stands for.
@@ -205,7 +206,7 @@ def asks_a_human(reading: Reading) -> AgentState | None:
             (request for _, request in reading.requests),
             key=lambda it: (_state_of(it) != shown, it.kind == "dialog", it.opened),
         )
-        return request_state(request, mate_of(reading.facts, request))
+        return request_state(request, mate_of(request.agent_id))
     if reading.waiting:
         nameless = nameless_request(reading)
         if nameless is not None:
@@ -257,18 +258,13 @@ def request_state(request: Request, mate: str = "") -> AgentState:
     return state(_state_of(request), label, request.opened, 1.0, request.source, _about(request))
 
 
-def mate_of(facts: Facts, request: Request) -> str:
-    """Return the name of the team mate that asks, "" for another agent.
+def mate_of(agent_id: str | None) -> str:
+    """Return the name of the team mate with this id, "" for another agent.
 
     Claude Code makes the ids `NAME@session-…` for mates in panes and `aNAME-…` for those in their lead's process.
     """
-    agent_id = request.agent_id or ""
-    name, in_pane, _ = agent_id.partition("@session-")
-    if in_pane:
-        return name
-    child = facts.children.get(agent_id)
-    kind = (child.type if child is not None else None) or ""
-    return kind if kind and agent_id.startswith(f"a{kind}-") else ""
+    found = _MATE.fullmatch(agent_id or "")
+    return (found[1] or found[2]) if found else ""
 
 
 def _state_of(request: Request) -> str:

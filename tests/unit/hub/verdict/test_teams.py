@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from adsum_shared import signals as s
 from tests.story import Story, working
 
-IN_PROCESS, IN_PANE = "aanna-1", "anna@session-S"
+IN_PROCESS, IN_PANE = "aanna-0123456789abcdef", "anna@session-S"
 LISTED = [s.BackgroundTask("t1", "agent", s.MATE_LISTED, "Mate")]
 
 
 def team(mate: str = IN_PROCESS) -> Story:
     """A lead has sent a mate to work, and its own turn is over."""
-    story = working().tell(s.ChildStarted, 1, child_id=mate, type="anna", description="Mate")
+    story = working().tell(s.ChildStarted, 1, child_id=mate, description="Mate")
     return story.stop(2, background=LISTED)
 
 
@@ -83,3 +85,16 @@ def test_a_resting_mate_with_a_session_of_its_own_calls_nobody() -> None:
     assert story.label(3) == "Rests until its team lead has work"
     assert (story.state(3), story.verdict(3).unread) == ("waiting_for_agent", False)
     assert story.prompt(4, "p2", origin="system").state(4) == "thinking"
+
+
+@pytest.mark.parametrize(("mate", "state"), [(IN_PANE, "idle"), (IN_PROCESS, "thinking")])
+def test_the_registry_of_a_lead_with_a_mate_in_a_pane_stays_busy_at_rest(
+    mate: str, state: str
+) -> None:
+    """It shows the same while the user's own Stop hooks run, but those of a lead end."""
+    story = team(mate).status(2.1, "busy")
+    story.tell(s.ChildFinished, 5, child_id=mate, notified=True)
+    story.prompt(5, "p2", origin="system", source="transcript")
+    story.stop(6, prompt_id="p2", source="transcript")
+
+    assert story.state(7) == state
