@@ -37,9 +37,9 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: reason in the commit's body.
 LINE_BUDGETS = {
     "adsum": 13520,
-    "adsum_collector": 24025,
-    "adsum_hub": 20205,
-    "adsum_shared": 5135,
+    "adsum_collector": 24190,
+    "adsum_hub": 20315,
+    "adsum_shared": 5155,
     "page": 17030,
 }
 WEB = PACKAGES["adsum_hub"] / "web"
