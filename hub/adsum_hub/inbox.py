@@ -221,16 +221,17 @@ def is_stranger(runs: dict[str, int], batch: Batch, seen: int) -> bool:
     """Whether a later run than the batch's has brought numbers, or another run some of these.
 
     A run gives its numbers after the last one of the run before, and is dead by then; an entry
-    holds numbers of one run. Whoever breaks that is another life of the same disk, and means
-    something else by its numbers. Every hub finds the same, whatever it has read twice or not at
-    all, since all go by the numbers.
+    holds numbers of one run and names the run that gave the number before them. Whoever breaks that
+    is another life of the same disk, and means something else by its numbers. Every hub finds the
+    same, whatever it has read twice or not at all, since all go by the numbers.
     """
     if not runs:
         return False
     latest = next(reversed(runs))
     if batch.nonce == latest:
         return False
-    return batch.nonce in runs or (batch.first <= seen == runs[latest])
+    follows = batch.nonce_before in ("", latest) if batch.first == seen + 1 else batch.first > seen
+    return batch.nonce in runs or (not follows and seen == runs[latest])
 
 
 def advance(applied: dict[str, int], runs: Runs, batch: Batch) -> None:

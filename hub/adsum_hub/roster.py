@@ -357,8 +357,9 @@ class Roster:
         """Give up on the numbers before this batch: no replay brings them."""
         host = self.hosts[host_id]
         first = host.applied.get(batch.spool_id, 0) + 1
+        gap = Gap("undecodable")
         never = msgspec.structs.replace(
-            batch, first=first, last=batch.first - 1, signals=(), gap=Gap("undecodable")
+            batch, first=first, last=batch.first - 1, signals=(), gap=gap, nonce_before=""
         )
         self.apply(host_id, never, now)
 

@@ -21,6 +21,7 @@ MOST_BYTES = 8 << 20
 _BIG = 1 << 20
 #: Of a spool id, a nonce, a gap's reason: ours have 16 to 36 signs.
 MOST_SIGNS = 64
+NONCE_BEFORE = b"p"
 
 _NUMBER = re.compile(rb"[0-9]{1,16}")
 _CAUSE = 200
@@ -62,7 +63,8 @@ class Unread(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """Signals `first` to `last` of one spool, without holes; or a gap over these numbers.
 
-    nonce names the collector's run, sent_at is the host's wall clock in ms when it was sent.
+    nonce names the collector's run, nonce_before the run that gave the number before `first`; empty:
+    unknown. sent_at is the host's wall clock in ms when it was sent.
     """
 
     spool_id: str
@@ -72,6 +74,7 @@ class Batch(msgspec.Struct, frozen=True):
     sent_at: int
     signals: tuple[AnySignal | Unread, ...] = ()
     gap: Gap | None = None
+    nonce_before: str = ""
 
 
 def encode_batch(
@@ -130,6 +133,7 @@ def _decode_header(fields: Mapping[bytes, bytes]) -> Batch:
         nonce=_words(fields, b"n"),
         sent_at=_number(fields, b"at"),
         gap=None if gap is None else Gap(gap, _number(fields, b"ga") if b"ga" in fields else 0),
+        nonce_before=_words(fields, NONCE_BEFORE) if NONCE_BEFORE in fields else "",
     )
 
 

@@ -24,6 +24,7 @@ from adsum_shared.signals import PromptSubmitted, encode_signal
 from tests.brokers import Broker, machines_rules
 from tests.collectors import CollectorProcess, batches
 from tests.half_hubs import HOST, Hub
+from tests.integration.test_hub_setbacks import freeze
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(60), pytest.mark.slow]
@@ -226,6 +227,31 @@ async def test_hubs_that_have_more_than_the_disk_make_it_begin_anew(
     restored.start()
 
     await applied(hub, "common", "a", "b", "new")
+    await restored.stop()
+
+
+@pytest.mark.core
+async def test_a_restored_disk_delivers_in_order_though_redis_lost_its_data(
+    disk: Path, tmp_path: Path, redis_url: str, hub: Hub, client: redis.asyncio.Redis
+) -> None:
+    """The collector is back before a hub has written again what it has in memory."""
+    shutil.copytree(disk, tmp_path / "backup")
+    life = await Life.begin(disk, redis_url, "before")
+    await life.say("a", "b")
+    await life.start().all_sent()
+    await applied(hub, "common", "a", "b")
+    await life.stop()
+    await freeze(hub)
+    await client.flushall()
+    restored = await Life.begin(tmp_path / "backup", redis_url, "restored")
+    restored.start()
+    for names in (("c", "d"), ("e",), ("f", "g")):  # the hub has two of these numbers
+        await restored.say(*names)
+        await restored.all_sent()
+    hub.start()
+
+    await applied(hub, "common", *"abcdefg")
+    assert list(hub.roster.hosts[HOST].facts) == ["common", *"abcdefg"]
     await restored.stop()
 
 

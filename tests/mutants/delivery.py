@@ -113,6 +113,15 @@ MUTANTS = (
         (f"{_BY_HUB}::test_an_older_run_that_comes_after_a_later_one_is_left_out_and_told",),
     ),
     Mutant(
+        "A run waits for its numbers that a hub has dropped as another run's.",
+        (Edit(_INBOX, "is_stranger", 'batch.nonce_before in ("", latest)', "True"),),
+        (
+            f"{_SEQUENCE}::test_a_run_that_follows_another_than_the_latest_is_a_stranger",
+            "tests/unit/collector/test_stream_position.py"
+            "::test_a_disk_that_is_set_back_delivers_in_order_though_redis_lost_its_data",
+        ),
+    ),
+    Mutant(
         "A signal from far ahead does not outlast later ones.",
         (Edit(_HOST, "Host.apply", "dated_back(...)", "told"),),
         (

@@ -45,7 +45,7 @@ from adsum_collector.spool.spool import Rows, Spool, SpoolGap
 from adsum_collector.state_dir import Identity, confirm_identity, renew_identity
 from adsum_shared import Timer, streams
 from adsum_shared.connect import UNAVAILABLE, backoff, wanted
-from adsum_shared.envelope import Beat, encode_batch, encode_beat, encode_gap
+from adsum_shared.envelope import NONCE_BEFORE, Beat, encode_batch, encode_beat, encode_gap
 from adsum_shared.host_keys import OddReplyError
 from adsum_shared.redis_errors import BrokerTooOldError, cause_of
 
@@ -329,7 +329,7 @@ class StreamPosition:
 
     async def send(self, inbox: Inbox, found: Rows | SpoolGap) -> int:
         """The next entry; returns the bytes of its signals. Raises StreamMovedError."""
-        nonce, _ = self._runs.author(found.first)
+        (nonce, _), (before, _) = map(self._runs.author, (found.first, found.first - 1))
         fields = (
             self._gap(self.spool_id, nonce, found)
             if isinstance(found, SpoolGap)
@@ -342,7 +342,7 @@ class StreamPosition:
             )
         )
         entry = EntryId(self.incarnation, found.last)
-        await inbox.add(entry, fields)
+        await inbox.add(entry, {**fields, NONCE_BEFORE: before.encode()})
         self.head, self.sent = entry, found.last
         return len(fields.get(b"b", b""))
 

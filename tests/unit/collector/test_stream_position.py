@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -60,6 +60,11 @@ class Fleet:
 
     def restart_hub(self, which: int) -> None:
         self.hub.restart()
+
+    def flush(self) -> None:
+        """Redis loses all its data; the hub reads from the start, and saves what it has in memory."""
+        self.broker.entries, self.broker.head, self.broker.stored = [], None, {}
+        self.hub.cursor = EntryId(0, 0)
 
     def restart(self, which: int) -> None:
         self._begin(which % len(self.machines), self._machine(which).spool)
@@ -216,6 +221,37 @@ def test_a_disk_that_is_set_back_keeps_what_no_hub_has_and_repeats_nothing(fleet
     assert fleet.hub.notes == [*before, *new]
     assert fleet.machines[0].spool.reasons == ["rollback"]
     assert "older than what was sent from it" in str(fleet.machines[0].problem.text)
+
+
+def set_back(fleet: Fleet) -> list[str]:
+    """The hub has four signals of a machine; two of them are on its disk."""
+    accept(fleet.machines[0], 2)
+    fleet.back_up(0)
+    accept(fleet.machines[0], 2)
+    fleet.run(0)
+    fleet.run(0)
+    fleet.catch_up(0)
+    fleet.set_back(0)
+    return list(fleet.hub.notes)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one run", "a run for each entry"])
+@pytest.mark.parametrize("entries", [(3,), (2, 1), (1, 1, 1), (1, 2), (3, 1)])
+def test_a_disk_that_is_set_back_delivers_in_order_though_redis_lost_its_data(
+    fleet: Fleet, entries: Sequence[int], restarts: bool
+) -> None:
+    before = set_back(fleet)
+    fleet.flush()
+    new: list[str] = []
+    for count in entries:  # some hold numbers that the hub has, some end or begin beyond them
+        if restarts:
+            fleet.restart(0)
+        new += accept(fleet.machines[0], count)
+        fleet.run(0)
+    fleet.settle()
+
+    assert fleet.hub.notes == [*before, *new]
+    assert fleet.machines[0].spool.reasons == ["rollback"]
 
 
 def test_a_copy_that_got_in_between_leaves_a_hole_in_what_hubs_have_of_us(

@@ -140,6 +140,17 @@ def test_a_gap_of_a_time_to_come_is_taken_for_one_of_now():
     assert [gap.at for gap in fleet.roster.hosts[HOST].view().gaps] == [fleet.now]
 
 
+def test_numbers_given_up_make_no_stranger_of_the_run_that_follows_them():
+    fleet = Fleet()
+    fleet.happen(fleet.prompt())
+    batch = Batch("sp", 6, 6, "m", fleet.now + AHEAD, (fleet.prompt("late"),), None, "m")
+
+    fleet.roster.skip(HOST, batch, fleet.now)
+
+    assert fleet.roster.apply(HOST, batch, fleet.now) == 0
+    assert fleet.roster.hosts[HOST].applied == {"sp": 6}
+
+
 def test_numbers_given_up_are_a_gap_with_their_count():
     fleet = Fleet()
     fleet.happen(fleet.prompt())

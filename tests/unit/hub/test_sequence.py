@@ -133,6 +133,20 @@ def test_a_run_that_gives_numbers_anew_which_another_gave_is_a_stranger():
     assert admit({"sp": 5}, by("b", 5, 6), runs).applied == 6  # a hub without runs gave the fifth
 
 
+def test_a_run_that_follows_another_than_the_latest_is_a_stranger():
+    """Of its numbers before, the hub dropped some as known: those of another run on a disk set back."""
+    runs: Runs = {"sp": {"a": 4}}
+
+    def after(before: str, first: int) -> Admission:
+        new = msgspec.structs.replace(by("b", first, 6), nonce_before=before)
+        return admit({"sp": 4}, new, runs)
+
+    assert after("a", 5).applied == 6
+    assert after("b", 5) == after("other", 5) == Admission(stranger=True)
+    assert after("b", 6) == Admission(missing=5)
+    assert admit({"sp": 4}, by("b", 5, 6), {}).applied == 6
+
+
 def test_a_stranger_is_not_asked_for_what_lies_before_its_numbers():
     assert admit({"sp": 4}, by("a", 9, 9), {"sp": {"a": 2, "b": 4}}) == Admission(stranger=True)
 

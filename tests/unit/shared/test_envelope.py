@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from adsum_shared.envelope import (
     MOST_BYTES,
+    NONCE_BEFORE,
     Batch,
     DecodeError,
     Gap,
@@ -31,6 +32,11 @@ def fields(count: int = 2, first: int = 5) -> dict[bytes, bytes]:
 
 def test_a_batch_survives_the_wire():
     assert decode_batch(fields()) == Batch("sp", 5, 6, "n", 9, (ALIVE, ALIVE))
+
+
+def test_an_entry_may_name_the_run_of_the_number_before_it():
+    assert decode_batch(fields() | {NONCE_BEFORE: b"m"}).nonce_before == "m"
+    assert decode_batch(fields()).nonce_before == ""
 
 
 def test_a_gap_names_its_numbers_and_its_reason():
