@@ -293,16 +293,15 @@ class StreamPosition:
         if head is not None and not head.id.leaves_room:
             self._problem.held_up(str(StreamUnusableError(inbox.key)))
             return
-        stored = await inbox.stored(self.spool_id)
-        if self._leaving is not None and head is not None and head.id >= self._leaving.fence:
-            await self._follow(inbox, self._leaving, stored)
-        elif reason := self._why_to_leave(head, stored):
+        stored, leaving = await inbox.stored(self.spool_id), self._leaving
+        if leaving is not None and head is not None and head.id >= leaving.fence:
+            await self._follow(inbox, leaving, stored)
+        elif reason := leaving.reason if leaving else self._why_to_leave(head, stored):
             await self._leave(inbox, reason, head)
         else:
             await self._go_on(head, stored)
 
     async def _go_on(self, head: Head | None, stored: HubProgress) -> None:
-        self._leaving = None
         place = where_to_resume(
             incarnation=self._spool.incarnation,
             spool_id=self.spool_id,
@@ -395,7 +394,7 @@ class StreamPosition:
         """Our numbers are given out elsewhere too: go on under a spool_id of our own.
 
         The new spool's first entry goes ahead and closes the stream to whatever of ours is still
-        under way: its id is above all we have tried.
+        under way: its id is above all we have tried, also where Redis lost those entries.
         """
         self._hold_up(reason)
         newest = max(self._spool.incarnation, head.id.incarnation if head else 0)
@@ -403,6 +402,7 @@ class StreamPosition:
         next_id = before.next_id if before else secrets.token_hex(8)
         at = before.at if before else int(self._now() * 1000)
         self._leaving = _Leaving(reason, at, next_id, fence)
+        await self._spool.set_incarnation(fence.incarnation)
         await inbox.add(fence, self._gap(next_id, self._nonce, SpoolGap(1, 1, reason, at)))
         self.head = fence
 

@@ -254,6 +254,29 @@ def test_a_disk_that_is_set_back_delivers_in_order_though_redis_lost_its_data(
     assert fleet.machines[0].spool.reasons == ["rollback"]
 
 
+@pytest.mark.parametrize("read", [False, True], ids=["not read", "read"])
+def test_a_spool_that_is_left_when_redis_loses_its_data_is_left_under_a_new_id(
+    fleet: Fleet, read: bool
+) -> None:
+    before = set_back(fleet)
+    new = accept(fleet.machines[0], 3)
+    fleet.run(0)
+    fence, spool_id = fleet.broker.entries[-1].id, fleet.broker.entries[-1].batch.spool_id
+    if read:
+        while fleet.hub.read():
+            pass
+    fleet.flush()
+    fleet.run(0)
+
+    assert [(each.batch.spool_id, each.batch.first) for each in fleet.broker.entries] == [
+        (spool_id, 1)
+    ]
+    assert fleet.broker.entries[0].id > fence  # a hub may stand at that id
+    fleet.settle()
+    assert fleet.hub.notes == [*before, *new]
+    assert fleet.machines[0].spool.spool_id == spool_id
+
+
 def test_a_copy_that_got_in_between_leaves_a_hole_in_what_hubs_have_of_us(
     fleet: Fleet, twins: tuple[Collector, Collector]
 ) -> None:
