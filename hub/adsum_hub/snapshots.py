@@ -210,7 +210,9 @@ class Saved:
         aside = self.unreadable & set(dirty)
         fields = [streams.SESSION + key for key in self.unreadable - aside]
         fields += [streams.ASIDE + key for key in self.aside]
-        return Keep(sorted(aside), sorted(fields), self.highest)
+        # Redis has lost versions: another hub may have given higher ones than we have seen.
+        unseen = secrets.randbelow(1 << 32) if self.version < self.highest else 0
+        return Keep(sorted(aside), sorted(fields), self.highest + unseen)
 
     def written(self, version: int, header: Snapshot, kept: Collection[str]) -> None:
         self.version = version

@@ -356,6 +356,35 @@ async def test_a_frozen_hub_that_thaws_shows_what_it_missed_and_undoes_nothing(
         assert len((await load_snapshot(redis, HOST)).sessions) == 203
 
 
+@pytest.mark.core
+async def test_a_frozen_hub_writes_no_old_state_over_a_newer_one_though_redis_lost_its_data(
+    hub_at, collector, redis
+):
+    awake, frozen = hub_at(saving=False), hub_at(saving=False)
+    collector.happen(5)
+    await collector.publish(1, 3)
+    await wait_until(lambda: awake.applied() == frozen.applied() == 3)
+    await awake.saver.save_once()
+    await frozen.heartbeats.hear()
+    await freeze(awake)
+    await collector.publish(4, 4)
+    await wait_until(lambda: frozen.applied() == 4)
+    await frozen.saver.save_once()  # under the version that the other would give next
+    await freeze(frozen)
+    await redis.flushall()
+    collector.incarnation = 2
+    await collector.publish(1, 5)
+    awake.start()
+    await wait_until(lambda: stored(redis, 5))
+    await freeze(awake)
+
+    frozen.roster.hosts[HOST].saved.change({"s1"})
+    await frozen.saver.save_once()
+
+    assert (await load_header(redis, HOST)).applied == {"sp": 5}
+    assert len((await load_snapshot(redis, HOST)).sessions) == 5
+
+
 async def test_a_set_of_hosts_full_of_foreign_names_blinds_no_hub(redis, hub_at):
     names = [f"name {number}".encode() for number in range(20_000)]
     ghosts = [str(uuid.UUID(int=number)).encode() for number in range(15_000)]

@@ -77,6 +77,14 @@ MUTANTS = (
         (f"{_HUB}::test_a_lost_tail_of_a_quiet_host_is_asked_for",),
     ),
     Mutant(
+        "A hub gives no version of a snapshot twice after Redis lost some.",
+        (Edit(_SNAPSHOTS, "Saved.keep", "self.highest + unseen", "self.highest"),),
+        (
+            "tests/integration/test_hub_setbacks.py"
+            "::test_a_frozen_hub_writes_no_old_state_over_a_newer_one_though_redis_lost_its_data",
+        ),
+    ),
+    Mutant(
         "A hub writes again what Redis lost.",
         (Edit(_SNAPSHOTS, "Saved.overtaken", "set(present)", "set()"),),
         (f"{_HUB}::test_a_wiped_redis_is_filled_again_from_memory_and_by_the_collector",),

@@ -68,6 +68,14 @@ def test_a_snapshot_that_went_back_is_written_whole_under_a_version_never_given(
     assert back.is_due({"sp": 9}, "1-9")
 
 
+def test_after_redis_lost_versions_none_is_given_that_another_hub_may_have_given_unseen():
+    back = saved()
+
+    back.overtaken(Snapshot(), {"sp": 9}, {"s"})
+
+    assert back.keep(()).above > back.highest + 10
+
+
 def test_what_could_not_be_written_is_still_to_be_written_and_who_came_back_is_not_removed():
     refused = saved()
     refused.change({"s"})
