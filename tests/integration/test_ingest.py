@@ -350,7 +350,8 @@ async def test_redis_answers_through_the_hub_as_it_does_itself(
         assert [await add("3-7", ours), await add("3-7", ours)] == ["new", "there"]
         assert [await add("3-7", copys), await add("3-5", ours)] == ["moved", "moved"]
         told = await line.ask(host_id, KeysRequest(head=True, after="", beat=b"{}", last_beat=True))
-        assert (told.beyond and told.beyond.id) == "2-1"
+        assert told.beyond is not None
+        assert told.beyond.id in ("2-1", "3-7")  # the hub trims what it has stored
         assert (told.head and told.head.id, told.beat) == ("3-7", b"{}")
         assert (await line.ask(host_id, KeysRequest(after="3-7"))).beyond is None
         with pytest.raises(HubError, match="no entry's id"):
