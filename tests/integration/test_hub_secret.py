@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,27 @@ async def test_a_hub_that_upgrades_later_signs_nothing_and_needs_the_secret(
     seal = await seal_of(later, redis, hub_secret_file=tmp_path / "a" / SECRET_FILE)
 
     assert await names(redis, seal) == NONE
+
+
+@pytest.mark.parametrize("given", ["by setting", "as its own file", "after it was cut off"])
+async def test_a_hub_that_is_given_its_secret_signs_nothing_planted(
+    redis: Redis, redis_url: str, tmp_path: Path, given: str
+) -> None:
+    """The probe is deleted while a second hub of an earlier version starts with the first one's secret."""
+    await seal_of(earlier(tmp_path / "a"), redis)
+    fill_as_earlier(redis_url)
+    await redis.delete(streams.SECRET_PROBE)
+    second, file = earlier(tmp_path / "b"), tmp_path / "a" / SECRET_FILE
+    if given == "as its own file":
+        shutil.copy(file, second)
+    if given == "after it was cut off":
+        (second / NOTE_FILE).write_text("begun\n")
+    settings = {} if given == "as its own file" else {"hub_secret_file": file}
+
+    seal = await seal_of(second, redis, **settings)
+
+    assert await names(redis, seal) == NONE
+    assert (second / NOTE_FILE).read_text() == "done\n"
 
 
 async def test_a_migration_that_was_cut_off_goes_on(

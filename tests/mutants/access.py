@@ -45,6 +45,18 @@ MUTANTS = (
         (f"{_SECRET}::test_a_hub_with_an_empty_state_directory_signs_nothing_and_says_so",),
     ),
     Mutant(
+        "A hub that is given its secret signs no records of an earlier version.",
+        (
+            Edit(
+                "hub/adsum_hub/auth/hub_secret.py",
+                "HubSecret.__init__",
+                "self._secret is not None and ...",
+                "False",
+            ),
+        ),
+        (f"{_SECRET}::test_a_hub_that_is_given_its_secret_signs_nothing_planted",),
+    ),
+    Mutant(
         "A changed or second key of a hub takes a person.",
         (Edit("cli/adsum/control.py", "_require_yes", "new and ...", "False"),),
         (

@@ -3,9 +3,10 @@
 Redis has a probe: a record that the secret sealed. A hub whose secret does not fit the probe stops,
 or two hubs would refuse each other's sign-ins.
 
-Records from before there was a secret are signed once, by a hub whose state directory is older than
-the upgrade. What says so is a file in that directory: a mark in Redis could be deleted to have
-planted records signed.
+Records from before there was a secret are signed once, by the hub that makes the secret, if its state
+directory is older than the upgrade. What says so is a file in that directory: a mark in Redis could be
+deleted to have planted records signed. A hub that is given its secret signs none: another hub of this
+Redis may have signed them before.
 """
 
 from __future__ import annotations
@@ -104,6 +105,9 @@ class HubSecret:
         # First: later this hub writes such files itself, and would look like an earlier version.
         if self._note() is None and not any((self._folder / each).exists() for each in _OF_EARLIER):
             self._write_note("done")
+        made_here = not (settings.hub_secret or settings.hub_secret_file)
+        if self._secret is not None and not (made_here and self._note() == "begun"):
+            self._write_note("done")
 
     async def run(self, redis: Redis) -> None:
         """Compares, and exchanges revocations with other hubs. Raises HubSecretError."""
@@ -135,10 +139,10 @@ class HubSecret:
         require_recent(await redis.info("server"))
         probe, secret = await self._probe(redis), self._secret
         if probe is None:
+            if self._note() is None:  # first: a hub that has a secret and no note was given it
+                self._write_note("begun")
             if secret is None:
                 secret = self._secret = await asyncio.to_thread(self._make)
-            if self._note() is None:
-                self._write_note("begun")
             if not await self._put_probe(redis, secret):  # another hub was first, and signs
                 self._write_note("done")
                 return await self._settled(redis)
