@@ -14,9 +14,9 @@ import pytest
 import redis as blocking
 from redis.asyncio import Redis
 
-from adsum_hub.auth.credentials import CredentialStore
+from adsum_hub.auth.credentials import Credential, CredentialStore
 from adsum_hub.auth.hub_secret import FOREIGN, NOTE_FILE, SECRET_FILE, HubSecret, HubSecretError
-from adsum_hub.auth.seal import REVOKED_FILE, RecordSeal
+from adsum_hub.auth.seal import HIDDEN_NOTE, NEVER, REVOKED_FILE, RecordSeal
 from adsum_hub.join.machines import MachineStore
 from adsum_hub.join.tokens import JoinTokenStore, StoredJoinToken
 from adsum_hub.settings import HubSettings
@@ -310,6 +310,65 @@ async def test_a_revocation_reaches_other_hubs_their_disks_and_an_emptied_redis(
     assert not await redis.hexists(streams.REVOKED, "d2"), "it would have ended by itself"
     restarted = await seal_of(tmp_path / "b", redis, hub_secret=SECRET)
     assert "d1" in restarted.revoked
+
+
+async def test_a_revocation_overwrites_what_is_there_of_another_type(
+    redis: Redis, tmp_path: Path
+) -> None:
+    """Somebody with the hub's Redis login tries to keep a token good by breaking the hash of revocations."""
+    one = hub_secret(tmp_path / "a", hub_secret=SECRET)
+    await one.look(redis)
+    store, digest = CredentialStore(redis, "token", one.seal), sha(TOKEN)
+    credential = Credential(digest[:12], "CI", "admin", now(), now() + DAY_MS, now())
+    await store.issue(digest, credential, now())
+    await redis.set(streams.REVOKED, "x")
+
+    assert await store.revoke(digest[:12]) == digest
+
+    assert await redis.hkeys(streams.REVOKED) == [digest.encode()]
+    assert one.seal.notes() == [HIDDEN_NOTE]
+    await redis.set(streams.REVOKED, "x")
+    await one.look(redis)
+    assert await redis.hkeys(streams.REVOKED) == [digest.encode()]
+
+
+async def test_the_record_is_deleted_also_where_the_revocation_cannot_be_published(
+    redis: Redis, tmp_path: Path
+) -> None:
+    one = hub_secret(tmp_path / "a", hub_secret=SECRET)
+    await one.look(redis)
+    store, digest = CredentialStore(redis, "token", one.seal), sha(TOKEN)
+    credential = Credential(digest[:12], "CI", "admin", now(), now() + DAY_MS, now())
+    await store.issue(digest, credential, now())
+    await redis.acl_setuser("default", commands=["-hset"])
+    try:
+        with pytest.raises(blocking.exceptions.NoPermissionError):
+            await store.revoke(digest[:12])
+    finally:
+        await redis.acl_setuser("default", commands=["+hset"])
+
+    assert not await redis.exists(f"adsum:{{auth}}:token:{digest}")
+    assert json.loads((tmp_path / "a" / REVOKED_FILE).read_text()).keys() == {digest}
+
+
+async def test_a_revocation_that_somebody_deletes_is_reported_by_the_hub_that_published_it(
+    redis: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = hub_secret(tmp_path / "a", hub_secret=SECRET)
+    await one.look(redis)
+    await one.seal.revoke(redis, "soon over", now() + 1000)
+    await redis.delete(streams.REVOKED)
+    await one.look(redis)
+    assert one.seal.notes() == [], "another hub may have deleted that: its clock may be ahead"
+    await one.seal.revoke(redis, "d1", NEVER)
+
+    for _ in "12":
+        await redis.delete(streams.REVOKED)
+        await one.look(redis)
+
+    assert one.seal.notes() == [HIDDEN_NOTE]
+    assert caplog.text.count(HIDDEN_NOTE) == 1
+    assert await redis.hexists(streams.REVOKED, "d1")
 
 
 @pytest.fixture

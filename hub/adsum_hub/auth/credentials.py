@@ -185,11 +185,14 @@ class SecretStore(Generic[T]):
             return False
         # The list's own times are not signed.
         most = self._seal.revoked.clock() + self._most_ms
-        await self._seal.revoke(self._redis, digest, found.until if found else most)
+        until = found.until if found else most
+        await self._seal.revoked.add({digest: until})
+        # Before the others learn of it: where that fails, the record is gone nevertheless.
         async with self._redis.pipeline(transaction=True) as writes:
             writes.delete(self._prefix + digest)
             writes.zrem(self._index, digest)
             _, removed = await writes.execute()
+        await self._seal.publish(self._redis, {digest: until})
         return bool(removed)
 
     def _decoded(self, digest: str, raw: bytes | None) -> T | None:

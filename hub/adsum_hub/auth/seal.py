@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from adsum_hub.auth.sealed import sealed, unsealed
 from adsum_hub.clock import Clock
@@ -18,16 +19,24 @@ from adsum_shared.connect import Redis
 from adsum_shared.private_files import write_private
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 REVOKED_FILE = "revoked.json"
 #: Of a machine's secret, which has no end.
 NEVER = 0
+#: Hubs' clocks may differ so much: another hub may have deleted a revocation because it had ended.
+MINUTE_MS = 60_000
 #: Refused records that are logged one by one.
 MOST_REPORTED = 100
 REFUSED_NOTE = (
     "Records in Redis that open nothing: {}. This hub did not sign them, or they were revoked. Somebody "
     "who can write to Redis may have put them there. Read the hub's log, which names them, and change "
     "the password of the Redis user hub."
+)
+HIDDEN_NOTE = (
+    "Revocations that this hub had published were missing in Redis. It published them again. Either Redis "
+    "lost data, or somebody deletes them so that other hubs accept revoked credentials. If Redis lost "
+    "none: change the password of the Redis user hub, and read the lists of tokens and sign-ins."
 )
 
 
@@ -92,6 +101,8 @@ class RecordSeal:
     def __init__(self, secret: bytes | None, revoked: RevokedCredentials) -> None:
         self.secret, self.revoked = secret, revoked
         self._reported: set[str] = set()
+        #: Digests whose revocation this hub has published in this run.
+        self._published: set[str] = set()
         #: sentences for everybody
         self.remarks: list[str] = []
 
@@ -132,13 +143,13 @@ class RecordSeal:
     async def revoke(self, redis: Redis, digest: str, until: int) -> None:
         """First on this hub's disk, then for the other hubs. Raises UNAVAILABLE."""
         await self.revoked.add({digest: until})
-        await self._publish(redis, {digest: until})
+        await self.publish(redis, {digest: until})
 
     async def exchange(self, redis: Redis) -> None:
         """Take over what other hubs have revoked, and publish what Redis lacks. Raises UNAVAILABLE."""
         server: Any = redis
         current = self.revoked.current()
-        fields = await server.hkeys(streams.REVOKED)
+        fields = await self._hash(redis, lambda: server.hkeys(streams.REVOKED))
         published = {field.decode(errors="replace") for field in fields}
         unknown = published - current.keys()
         if ended := [digest for digest in unknown if digest in self.revoked]:
@@ -149,15 +160,40 @@ class RecordSeal:
             if valid := {digest: until for digest, until in read.items() if until is not None}:
                 await self.revoked.add(valid)
         if missing := {key: until for key, until in current.items() if key not in published}:
-            await self._publish(redis, missing)
+            later = self.revoked.clock() + MINUTE_MS
+            if any(
+                missing[key] == NEVER or missing[key] > later
+                for key in missing.keys() & self._published
+            ):
+                self._note_hidden()
+            await self.publish(redis, missing)
 
     def _revocation(self, digest: str, raw: bytes | None) -> int | None:
         record = self.verify(streams.REVOKED, raw, digest)
         return None if record is None else msgspec.json.decode(record, type=Revocation).until
 
-    async def _publish(self, redis: Redis, revoked: Mapping[str, int]) -> None:
+    async def publish(self, redis: Redis, revoked: Mapping[str, int]) -> None:
+        """Tell the other hubs. Raises UNAVAILABLE."""
+        server: Any = redis
         fields: dict[Any, Any] = {
             digest: self.sign(streams.REVOKED, msgspec.json.encode(Revocation(until)), digest)
             for digest, until in revoked.items()
         }
-        await redis.hset(streams.REVOKED, mapping=fields)
+        await self._hash(redis, lambda: server.hset(streams.REVOKED, mapping=fields))
+        self._published = (self._published & self.revoked.current().keys()) | revoked.keys()
+
+    async def _hash(self, redis: Redis, command: Callable[[], Awaitable[T]]) -> T:
+        """Run a command on the revocations; if somebody put another type there, delete that first."""
+        try:
+            return await command()
+        except ResponseError as error:
+            if not str(error).startswith("WRONGTYPE"):
+                raise
+        self._note_hidden()
+        await redis.delete(streams.REVOKED)
+        return await command()
+
+    def _note_hidden(self) -> None:
+        if HIDDEN_NOTE not in self.remarks:
+            log.error("%s", HIDDEN_NOTE)
+            self.remarks.append(HIDDEN_NOTE)
