@@ -176,7 +176,7 @@ async def test_the_hubs_user_may_all_that_sealing_and_revoking_take(
     await store.issue(digest, Credential(digest[:12], "Ann", "viewer", 1, 10_000, 1), 1)
 
     assert await store.find(digest) is not None
-    assert await store.revoke(digest[:12]) == digest
+    assert await store.revoke(digest[:12]) == [digest]
     await secret.look(client)
     assert await store.find(digest) is None
     await client.aclose()

@@ -323,7 +323,7 @@ async def test_a_revocation_overwrites_what_is_there_of_another_type(
     await store.issue(digest, credential, now())
     await redis.set(streams.REVOKED, "x")
 
-    assert await store.revoke(digest[:12]) == digest
+    assert await store.revoke(digest[:12]) == [digest]
 
     assert await redis.hkeys(streams.REVOKED) == [digest.encode()]
     assert one.seal.notes() == [HIDDEN_NOTE]

@@ -167,16 +167,15 @@ class SecretStore(Generic[T]):
         found: list[Any] = [each for each in records if each is not None]
         return sorted(found, key=lambda each: -each.since)
 
-    async def digest_of(self, named: str) -> str | None:
-        """By id."""
+    async def digests_of(self, named: str) -> list[str]:
+        """By id. More than one: somebody has planted a decoy in the list."""
         stored = cast("list[bytes]", await self._redis.zrange(self._index, 0, -1))
         digests = (each.decode(errors="replace") for each in stored)
-        return next((each for each in digests if id_of(each) == named), None)
+        return [each for each in digests if id_of(each) == named]
 
-    async def revoke(self, named: str) -> str | None:
-        """Removes one by its id. Returns its digest; None if there is no such one."""
-        digest = await self.digest_of(named)
-        return digest if digest is not None and await self.remove(digest) else None
+    async def revoke(self, named: str) -> list[str]:
+        """Remove all that have this id. Return their digests; none: there is no such one."""
+        return [each for each in await self.digests_of(named) if await self.remove(each)]
 
     async def remove(self, digest: str) -> bool:
         """Return whether it was in the list. From now on the digest opens nothing, at any hub."""

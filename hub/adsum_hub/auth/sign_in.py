@@ -363,11 +363,12 @@ class CredentialIssuer:
 
     async def _revoke(self, kind: Kind, named: str) -> Revoked:
         """Raises BadRequestError: there is no such one."""
-        digest = await self.stores[kind].revoke(named)
-        if digest is None:
+        digests = await self.stores[kind].revoke(named)
+        if not digests:
             cause = f"There is no {kind} {named[:40]!r}."
             raise BadRequestError(404, cause, f"List them: `adsum hub {kind}s list`.")
-        self.authenticator.forget(digest)
+        for digest in digests:
+            self.authenticator.forget(digest)
         log.info("revoked the %s %s", kind, named)
         made = await self._made_by(named)
         return Revoked(SCHEMA, named, made["token"], made["sign-in"])

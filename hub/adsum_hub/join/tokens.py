@@ -208,8 +208,10 @@ class JoinTokenStore(SecretStore[StoredJoinToken]):
         return [held for held in await super().all(now) if held.by is None]
 
     async def _found(self, named: str) -> tuple[str, StoredJoinToken | None]:
-        digest = await self.digest_of(named)
-        return ("", None) if digest is None else (digest, await self.find(digest))
+        for digest in await self.digests_of(named):
+            if (held := await self.find(digest)) is not None:
+                return digest, held
+        return "", None
 
     async def _use_less(self, digest: str, held: StoredJoinToken, now: int) -> None:
         fewer = msgspec.structs.replace(held, uses=max(0, held.uses - 1), by=None)

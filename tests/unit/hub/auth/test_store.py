@@ -118,7 +118,7 @@ async def test_use_does_not_bring_back_what_was_revoked_in_that_moment(
     passes: CredentialStore,
 ) -> None:
     await passes.issue(DIGEST, credential(), NOW)
-    assert await passes.revoke(id_of(DIGEST)) == DIGEST
+    assert await passes.revoke(id_of(DIGEST)) == [DIGEST]
 
     await passes.use(DIGEST, credential(), NOW + COARSE_MS)
     assert await passes.find(DIGEST) is None
@@ -138,10 +138,21 @@ async def test_passes_are_listed_latest_first_without_those_that_have_ended(
 async def test_only_what_is_there_is_revoked(passes: CredentialStore) -> None:
     await passes.issue(DIGEST, credential(), NOW)
 
-    assert await passes.revoke(id_of(OTHER)) is None
-    assert await passes.revoke(id_of(DIGEST)) == DIGEST
-    assert await passes.revoke(id_of(DIGEST)) is None
+    assert await passes.revoke(id_of(OTHER)) == []
+    assert await passes.revoke(id_of(DIGEST)) == [DIGEST]
+    assert await passes.revoke(id_of(DIGEST)) == []
     assert await passes.remove(DIGEST) is False
+
+
+async def test_revoking_by_id_reaches_the_credential_behind_a_decoy(
+    passes: CredentialStore, redis: FakeAsyncRedis
+) -> None:
+    await passes.issue(DIGEST, credential(), NOW)
+    decoy = id_of(DIGEST) + "0" * 52
+    await redis.zadd(streams.entry_passes("token"), {decoy: NOW + 1})
+
+    assert await passes.revoke(id_of(DIGEST)) == [decoy, DIGEST]
+    assert await passes.find(DIGEST) is None
 
 
 class OlderCredential(msgspec.Struct):
@@ -204,7 +215,7 @@ async def test_an_old_record_put_back_after_it_was_revoked_lets_nobody_in(
     passes = CredentialStore(redis, "token", seal(file))
     await passes.issue(DIGEST, credential(), NOW)
     before = await redis.get(key)
-    assert await passes.revoke(id_of(DIGEST)) == DIGEST
+    assert await passes.revoke(id_of(DIGEST)) == [DIGEST]
     await redis.delete(streams.REVOKED)
     await redis.set(key, before)
     await redis.zadd(streams.entry_passes(index), {DIGEST: NOW + DAY_MS})
@@ -237,7 +248,7 @@ async def test_a_record_that_is_gone_can_still_be_revoked_by_its_list(
     key = streams.entry_pass("token", DIGEST)
     before = await redis.get(key)
     await redis.delete(key)
-    assert await passes.revoke(id_of(DIGEST)) == DIGEST
+    assert await passes.revoke(id_of(DIGEST)) == [DIGEST]
     await redis.set(key, before)
     await redis.zadd(streams.entry_passes("token"), {DIGEST: NOW + DAY_MS})
 
