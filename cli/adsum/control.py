@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
-from adsum.access import seconds
-from adsum.client import fetch, hub_url, require_id
+from adsum.access import LOOPBACK, seconds
+from adsum.client import fetch, hub_url, require_id, running_here
 from adsum.config import read_settings
 from adsum.hooks import Setup, setups_for
 from adsum.machine import membership
@@ -40,6 +41,7 @@ from adsum_collector.control.policy import (
     policy_file,
     read_policy,
 )
+from adsum_collector.listening.sockets import stranger_on
 from adsum_collector.settings import CollectorSettings
 from adsum_collector.state_dir import make_private
 from adsum_shared.redact import clean, redact_text
@@ -63,6 +65,15 @@ TOO_PRIVATE = (
 NO_PROGRAM = (
     "{} is in no usual place, and which hooks it understands depends on its version. Name it: "
     "--program PATH"
+)
+NO_HUB = (
+    "Nothing has changed. No hub runs with this state directory, and this machine has joined none, so any "
+    "account of this machine could listen on {} and have its key trusted. Start the hub (adsum up), join "
+    "one (adsum join URL), or name its address in ADSUM_HUB_URL."
+)
+OTHERS_HUB = (
+    "Nothing has changed. The program that listens on {} belongs to {}, not to you or root, so its keys are not "
+    "trusted. If you trust that hub, join it: adsum join URL. If not, end that program."
 )
 
 
@@ -219,7 +230,13 @@ def _keys_of(settings: CollectorSettings) -> Any:
     joined = None if settings.redis_url else membership(settings.state_dir)
     if joined is not None:
         return joined.open_hub().ask("/api/v1/machine").get("command_keys")
-    hub = hub_url(os.environ.get("ADSUM_HUB_URL"), settings.state_dir)
+    named, home = os.environ.get("ADSUM_HUB_URL"), settings.state_dir
+    hub = hub_url(named, home)
+    require(named or running_here(home) or membership(home), NO_HUB.format(hub))
+    parts = urlsplit(hub)
+    # Before the request, which has this machine's token.
+    if parts.hostname in LOOPBACK and parts.port and (other := stranger_on(parts.port)):
+        raise CommandError(OTHERS_HUB.format(hub, clean(other)))
     return fetch(hub, "/api/v1/command-keys")["keys"]
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -189,6 +190,26 @@ def test_a_changed_or_second_key_takes_a_person_and_yes_does_not_count(
         assert (read_consent(home / "state").keys == hub.keys) == trusts
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert run("control", "approve", "--yes")[0] == 0, "known by now"
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_key_of_another_accounts_program_is_not_trusted(
+    home: Path, run: Run, key: str, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """It listens where the hub would. named: the owner has named that address."""
+    claude(home, "2.1.330")
+    url = os.environ["ADSUM_HUB_URL"]
+    if named:
+        monkeypatch.setattr("adsum.control.stranger_on", lambda _port: "mallory")
+    else:
+        monkeypatch.delenv("ADSUM_HUB_URL")
+        monkeypatch.setenv("ADSUM_HUB_PORT", url.rpartition(":")[2])
+
+    code, _, err = run("control", "approve", "--yes")
+
+    assert (code != 0, url in err, key in err) == (True, True, False)
+    assert ("mallory" if named else "ADSUM_HUB_URL") in err
+    assert not (home / "state" / FILE).exists()
 
 
 class Terminal(io.StringIO):

@@ -65,6 +65,21 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "The key of a hub that another account runs on this machine is not trusted.",
+        (
+            Edit(
+                "cli/adsum/control.py",
+                "_keys_of",
+                "parts.hostname in LOOPBACK and ... and ...",
+                "False",
+            ),
+        ),
+        (
+            "tests/integration/test_cli_control.py"
+            "::test_the_key_of_another_accounts_program_is_not_trusted",
+        ),
+    ),
+    Mutant(
         "While Redis is away, a remembered sign-in cannot change anything.",
         (Edit(_GATE, "Authenticator.authenticate", "not only_looks", "False"),),
         (f"{_AUTH}::test_without_redis_they_look_and_do_no_more",),
