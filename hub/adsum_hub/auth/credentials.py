@@ -200,7 +200,7 @@ class SecretStore(Generic[T]):
         if record is None:
             return None
         if digest in self._seal.revoked:
-            self._seal.report(self._prefix + digest, None, "it was revoked")
+            self._seal.report_revoked(self._prefix + digest, None, digest)
             return None
         try:
             fields = msgspec.json.decode(record, type=dict[str, Any])

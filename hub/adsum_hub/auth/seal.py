@@ -24,7 +24,8 @@ T = TypeVar("T")
 REVOKED_FILE = "revoked.json"
 #: Of a machine's secret, which has no end.
 NEVER = 0
-#: Hubs' clocks may differ so much: another hub may have deleted a revocation because it had ended.
+#: Hubs' clocks may differ so much: another hub may have deleted a revocation because it had ended. A request
+#: that began before a revocation takes less.
 MINUTE_MS = 60_000
 #: Refused records that are logged one by one.
 MOST_REPORTED = 100
@@ -58,9 +59,15 @@ class RevokedCredentials:
         self._file, self.clock = file, clock
         self._writing = asyncio.Lock()
         self._until: dict[str, int] = self._read()
+        #: By digest: when it was revoked, in this run and within a minute.
+        self._recent: dict[str, int] = {}
 
     def __contains__(self, digest: str) -> bool:
         return digest in self._until
+
+    def is_recent(self, digest: str) -> bool:
+        """Return whether Redis may still have its record: nobody has put that back."""
+        return self.clock() - self._recent.get(digest, -MINUTE_MS) < MINUTE_MS
 
     def current(self) -> dict[str, int]:
         now = self.clock()
@@ -69,6 +76,8 @@ class RevokedCredentials:
     async def add(self, revoked: Mapping[str, int]) -> None:
         """Return once they are on disk. An error is logged: they count in this run."""
         self._until = {**self.current(), **revoked}
+        recent = {key: at for key, at in self._recent.items() if self.is_recent(key)}
+        self._recent = recent | dict.fromkeys(revoked, self.clock())
         if self._file is None:
             return
         try:
@@ -134,6 +143,11 @@ class RecordSeal:
             return
         self._reported.add(name)
         log.error("a record in Redis opens nothing, %s: %s", why, name)
+
+    def report_revoked(self, key: str, field: str | None, digest: str) -> None:
+        """Report a revoked record, unless it may be a request that began before the revocation."""
+        if not self.revoked.is_recent(digest):
+            self.report(key, field, "it was revoked")
 
     def notes(self) -> list[str]:
         """What everybody is shown."""

@@ -302,7 +302,7 @@ class MachineStore:
             return None
         if machine.state != "in" or machine.digest not in self._seal.revoked:
             return machine
-        self._seal.report(streams.MACHINES, host_id, "its machine was shut out")
+        self._seal.report_revoked(streams.MACHINES, host_id, machine.digest)
         return msgspec.structs.replace(machine, state="revoked")
 
 

@@ -20,6 +20,7 @@ from adsum_hub.auth.credentials import (
     digest_of,
     id_of,
 )
+from adsum_hub.auth.seal import MINUTE_MS
 from adsum_shared import streams
 from tests.seals import seal
 
@@ -211,14 +212,17 @@ async def test_a_record_that_no_list_names_lets_nobody_in(
 async def test_an_old_record_put_back_after_it_was_revoked_lets_nobody_in(
     redis: FakeAsyncRedis, tmp_path: Path
 ) -> None:
-    file, key, index = tmp_path / "r", streams.entry_pass("token", DIGEST), "token"
-    passes = CredentialStore(redis, "token", seal(file))
+    file, key, index, time = tmp_path / "r", streams.entry_pass("token", DIGEST), "token", [NOW]
+    passes = CredentialStore(redis, "token", seal(file, clock=lambda: time[0]))
     await passes.issue(DIGEST, credential(), NOW)
     before = await redis.get(key)
     assert await passes.revoke(id_of(DIGEST)) == [DIGEST]
     await redis.delete(streams.REVOKED)
     await redis.set(key, before)
     await redis.zadd(streams.entry_passes(index), {DIGEST: NOW + DAY_MS})
+    assert await passes.find(DIGEST) is None
+    assert passes._seal.notes() == [], "a request that began before it was revoked"
+    time[0] += MINUTE_MS
 
     for trust in (
         seal(file),
