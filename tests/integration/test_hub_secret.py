@@ -393,6 +393,13 @@ async def test_a_request_between_revoking_and_deleting_raises_no_alarm(redis: Re
     assert "1. This hub did not sign" in trust.notes()[0]
 
 
+def test_a_hub_whose_list_of_revoked_credentials_is_damaged_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / REVOKED_FILE).write_text("{torn")
+
+    with pytest.raises(HubSecretError, match=f"{REVOKED_FILE}.*copy it from another hub"):
+        hub_secret(tmp_path, hub_secret=SECRET)
+
+
 @pytest.fixture
 def upgraded(tmp_path: Path, redis_url: str) -> HubProcess:
     """A hub that makes its own secret, on the state directory of an earlier version."""

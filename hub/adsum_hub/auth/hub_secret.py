@@ -101,13 +101,25 @@ class HubSecret:
         """Raises HubSecretError."""
         self._settings, self._folder, self._clock = settings, settings.state_dir, clock
         self._secret = read_secret(settings)
-        self.seal = RecordSeal(None, RevokedCredentials(self._folder / REVOKED_FILE, clock))
+        self.seal = RecordSeal(None, self._revoked())
         # First: later this hub writes such files itself, and would look like an earlier version.
         if self._note() is None and not any((self._folder / each).exists() for each in _OF_EARLIER):
             self._write_note("done")
         made_here = not (settings.hub_secret or settings.hub_secret_file)
         if self._secret is not None and not (made_here and self._note() == "begun"):
             self._write_note("done")
+
+    def _revoked(self) -> RevokedCredentials:
+        """Raises HubSecretError."""
+        file = self._folder / REVOKED_FILE
+        try:
+            return RevokedCredentials(file, self._clock)
+        except (OSError, msgspec.DecodeError) as error:
+            raise HubSecretError(
+                f"{file}, the list of revoked credentials, cannot be read: {error}. Make it readable for the "
+                "user who runs the hub, or restore it, or copy it from another hub of this Redis. To start "
+                "without it, delete it: a revoked credential is then valid again if its record comes back."
+            ) from error
 
     async def run(self, redis: Redis) -> None:
         """Compares, and exchanges revocations with other hubs. Raises HubSecretError."""

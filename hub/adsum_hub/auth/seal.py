@@ -55,7 +55,7 @@ class RevokedCredentials:
     """
 
     def __init__(self, file: Path | None, clock: Clock) -> None:
-        """file: None keeps them in memory only."""
+        """file: None keeps them in memory only. Raises OSError, DecodeError."""
         self._file, self.clock = file, clock
         self._writing = asyncio.Lock()
         self._until: dict[str, int] = self._read()
@@ -92,11 +92,6 @@ class RevokedCredentials:
             content = self._file.read_bytes() if self._file else b"{}"
             return msgspec.json.decode(content, type=dict[str, int])
         except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning(
-                "%s cannot be read (%s): revoked credentials are unknown.", self._file, error
-            )
             return {}
 
 
