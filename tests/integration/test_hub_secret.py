@@ -261,6 +261,31 @@ async def test_a_migration_that_was_cut_off_goes_on(
     assert (folder / NOTE_FILE).read_text() == "done\n"
 
 
+class CutOff(Redis):
+    """Fails once all records are signed."""
+
+    async def delete(self, *names: Any) -> Any:
+        raise blocking.ConnectionError("cut off")
+
+
+async def test_a_migration_that_is_cut_off_has_named_what_it_signed(
+    redis_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill_as_earlier(redis_url)
+
+    async with CutOff.from_url(redis_url) as redis:
+        with pytest.raises(blocking.ConnectionError, match="cut off"):
+            await seal_of(earlier(tmp_path / "hub"), redis)
+
+    for line in (
+        f"admin, check it: {sha(COOKIE)[:12]} ('Ann')",
+        f"join token, check it: {sha(JOIN)[:12]}",
+        f"machine, check it: {HOST} ('oak')",
+    ):
+        assert line in caplog.text
+    assert sha(TOKEN)[:12] not in caplog.text, "a viewer's"
+
+
 async def test_a_hub_that_has_not_compared_its_secret_opens_and_writes_nothing(
     redis: Redis, redis_url: str, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from adsum_hub.auth.credentials import Credential
+from adsum_hub.auth.credentials import ID_LENGTH
 from adsum_hub.auth.seal import REVOKED_FILE, RecordSeal, RevokedCredentials
 from adsum_hub.auth.sealed import LEAST_SECRET, sealed, unsealed
 from adsum_hub.clock import Clock
@@ -30,6 +30,7 @@ from adsum_hub.settings import HubSettings
 from adsum_shared import AdsumError, streams
 from adsum_shared.connect import UNAVAILABLE, Redis, require_recent, wanted
 from adsum_shared.private_files import open_private, write_private
+from adsum_shared.redact import clean
 
 log = logging.getLogger(__name__)
 
@@ -216,30 +217,33 @@ class HubSecret:
             ) from error
 
     async def _sign_earlier(self, redis: Redis, secret: bytes) -> None:
-        """Signs what the indexes list and no secret has sealed, and names the admin credentials among it."""
+        """Sign what the indexes list and no secret has sealed, and log each record that changes something.
+
+        Before it is signed, so that a run that is cut off has named it.
+        """
         server: Any = redis
-        signed, admins = 0, list[str]()
+        signed = admins = 0
         async for key, field, raw in _listed(server):
             record = _plain(raw)
             if unsealed(secret, key, raw, field) is not None or record is None:
                 continue
+            kind, name = _described(key, field, record)
+            if kind != "viewer":
+                log.warning("the upgrade signs this %s, check it: %s", clean(kind), clean(name))
+            admins += kind == "admin"
             after = sealed(secret, key, record, field)
             if field is None:  # XX: a record that was revoked in this moment stays away
                 signed += bool(await server.set(key, after, xx=True, keepttl=True))
             elif await server.hexists(key, field):
                 signed += 1
                 await server.hset(key, field, after)
-            if (admin := _admin(record)) is not None:
-                admins.append(f"{admin.id} ({admin.name!r})")
         # Each hub publishes its own again; one of an unknown writer is not to be trusted.
         await server.delete(streams.COMMAND_KEYS)
         if signed:
             log.warning("signed %d records of an earlier version", signed)
         if admins:
-            text = ", ".join(admins)
-            log.warning("the upgrade signed these admin credentials, check them: %s", text)
             self.seal.remarks.append(
-                f"The upgrade signed {len(admins)} admin credentials that it found. Check them: "
+                f"The upgrade signed {admins} admin credentials that it found. Check them: "
                 "adsum hub tokens list; adsum hub sign-ins list. The hub's log names them."
             )
 
@@ -282,9 +286,10 @@ def _plain(raw: bytes) -> bytes | None:
         return None
 
 
-def _admin(raw: bytes) -> Credential | None:
-    try:
-        credential = msgspec.json.decode(raw, type=Credential)
-    except msgspec.DecodeError:
-        return None
-    return credential if credential.role == "admin" else None
+def _described(key: str, field: str | None, record: bytes) -> tuple[str, str]:
+    """Return what a record is, a person's role where it has one, and its id and name."""
+    content: dict[str, Any] = msgspec.json.decode(record)
+    if field is not None:
+        return "machine", f"{field[:40]} ({str(content.get('label'))[:80]!r})"
+    kind = "join token" if key.startswith(streams.join_token("")) else str(content.get("role"))[:40]
+    return kind, f"{key.rpartition(':')[2][:ID_LENGTH]} ({str(content.get('name', ''))[:80]!r})"
