@@ -339,10 +339,10 @@ def test_a_restore_stops_the_hub_and_starts_it_again_whatever_becomes_of_it(
         (tmp_path / "fails").touch()
     (tmp_path / "b").write_text("packed")
 
-    done = run("restore", compose, str(tmp_path / "b"), "--replace")
+    done = run("restore", compose, str(tmp_path / "b"), "--replace", "--sign-everybody-out")
 
     assert bool(done.returncode) == fails
     calls = (tmp_path / "calls").read_text().splitlines()
     assert [calls[0], calls[-1]] == ["stop hub", "start hub"]
-    assert calls[1].endswith("hub restore - --replace")
+    assert calls[1].endswith("hub restore - --replace --sign-everybody-out")
     assert (tmp_path / "given").read_text() == "packed"

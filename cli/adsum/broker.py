@@ -34,7 +34,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from adsum.config import read_settings, require_url
-from adsum.outcome import CommandError, Exit, agrees, say
+from adsum.outcome import CommandError, Exit, agrees, require, say
 from adsum.supervise import Part, Say, launcher
 from adsum_shared import __version__, streams
 from adsum_shared.connect import UNAVAILABLE, Redis, open_redis, require_recent
@@ -339,7 +339,7 @@ SEALED = (
     streams.REVOKED,
 )
 NOT_SEALED = (
-    "The sign-ins, tokens and machines in this backup are not sealed with this hub's secret, so they are "
+    "{} sign-ins, tokens and machines in this backup are not sealed with this hub's secret, so they are "
     "left out: everybody has to sign in again, and machines have to join again. To keep them, stop here and name "
     "the secret of the hub that they are from in ADSUM_HUB_SECRET_FILE."
 )
@@ -555,8 +555,13 @@ def back_up(to: str, state_dir: Path | None, redis_url: str | None) -> None:
     )
 
 
-def restore(source: str, state_dir: Path | None, redis_url: str | None, *, replace: bool) -> None:
-    """source: a file, or `-` for stdin. Looks at all of it before anything is changed."""
+def restore(
+    source: str, state_dir: Path | None, redis_url: str | None, *, replace: bool, sign_out: bool
+) -> None:
+    """source: a file, or `-` for stdin. Looks at all of it before anything is changed.
+
+    sign_out: also without a terminal, leave out what this hub's secret did not seal.
+    """
     url = _url(state_dir, redis_url)
     address = address_of(url)
     try:
@@ -574,7 +579,14 @@ def restore(source: str, state_dir: Path | None, redis_url: str | None, *, repla
         )
 
     records = [each for each in records if not each.key.startswith(LEFT_OUT)]
-    records = _without_foreign(records, state_dir, redis_url)
+    records, number = _without_foreign(records, state_dir, redis_url)
+    if number:
+        say(NOT_SEALED.format(number))
+        if sys.stdin.isatty():
+            agreed = sign_out or agrees("Restore without them? [Y/n] ")
+        else:  # an empty Redis loses nothing by it
+            agreed = sign_out or not replace
+        require(agreed, f"{KEPT} To restore without them, give --sign-everybody-out.")
 
     async def put_back(redis: Redis) -> None:
         there = await keys_of(redis)
@@ -591,22 +603,23 @@ def restore(source: str, state_dir: Path | None, redis_url: str | None, *, repla
 
 def _without_foreign(
     records: list[StoredKey], state_dir: Path | None, redis_url: str | None
-) -> list[StoredKey]:
-    """Return what a hub with the secret of this machine can use. Raises CommandError, HubSecretError."""
+) -> tuple[list[StoredKey], int]:
+    """Return what a hub with the secret of this machine can use, and how many sign-ins, tokens and machines it cannot.
+
+    Raises CommandError, HubSecretError.
+    """
     from adsum_hub.auth.hub_secret import fits, read_secret
     from adsum_hub.settings import HubSettings
 
     secret = read_secret(read_settings(HubSettings, state_dir=state_dir, redis_url=redis_url))
     probe = next((raw(each.value) for each in records if each.key == streams.SECRET_PROBE), None)
     if fits(secret, probe) if secret and probe else not (secret or probe):
-        return records  # with neither, the hub that is upgraded signs what it finds
-    left = [each for each in records if not each.key.startswith(SEALED)]
-    hubs_own = (streams.SECRET_PROBE, streams.REVOKED)
-    if len(left) < sum(each.key not in hubs_own for each in records):
-        say(NOT_SEALED)
-        if sys.stdin.isatty() and not agrees("Restore without them? [Y/n] "):
-            raise CommandError(KEPT)
-    return left
+        return records, 0  # with neither, the hub that is upgraded signs what it finds
+    people = (streams.entry_pass("sign-in", ""), streams.entry_pass("token", ""))
+    machines: Any = next((each.value for each in records if each.key == streams.MACHINES), {})
+    number = sum(each.key.startswith(people) for each in records)
+    number += len(machines.keys() - {streams.MACHINES_MARK})
+    return [each for each in records if not each.key.startswith(SEALED)], number
 
 
 async def _revoked(redis: Any) -> dict[str, str]:

@@ -70,13 +70,19 @@ def hub_restore(
     replace: Annotated[
         bool, typer.Option("--replace", help="Put it in the place of what lies there.")
     ] = False,
+    sign_out: Annotated[
+        bool,
+        typer.Option(
+            "--sign-everybody-out", help="Replace also without the secret that it was sealed with."
+        ),
+    ] = False,
     state_dir: HomeDir = None,
     redis_url: RedisUrl = None,
 ) -> None:
     """Put a backup into Redis. Stop the hubs first; collectors may run."""
     from adsum.broker import restore
 
-    restore(file, state_dir or context.obj, redis_url, replace=replace)
+    restore(file, state_dir or context.obj, redis_url, replace=replace, sign_out=sign_out)
 
 
 @tokens_app.command("create")

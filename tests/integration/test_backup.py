@@ -345,7 +345,17 @@ def test_without_the_secret_everybody_is_signed_out_which_is_said_first(
     assert b"secret is not in it" in back_up(broker, tmp_path / "b").stderr
     elsewhere = ("--redis-url", other.url, "--state-dir", str(tmp_path / "new"))
 
-    done = adsum("restore", str(tmp_path / "b"), *elsewhere, secret=secret)
+    before = "adsum:x"
+    with redis.Redis.from_url(other.url) as client:
+        client.set(before, "1")
+        replacing = ("restore", str(tmp_path / "b"), *elsewhere, "--replace")
+        refused = adsum(*replacing, secret=secret)
+        assert refused.returncode != 0
+        assert b"1 sign-ins, tokens and machines" in refused.stderr
+        assert b"--sign-everybody-out" in refused.stderr
+        assert client.keys() == [before.encode()]
+
+    done = adsum(*replacing, "--sign-everybody-out", secret=secret)
 
     assert done.returncode == 0, done.stderr
     said, _, after = done.stderr.partition(b"keys are in")
