@@ -91,7 +91,7 @@ def fill_as_earlier(url: str) -> None:
 
 
 def earlier(folder: Path) -> Path:
-    """A state directory that a hub of version 0.1.0 has used."""
+    """A state directory that a hub without a secret has used."""
     folder.mkdir(mode=0o700)
     (folder / "command-key.pem").write_text("a key")
     return folder
@@ -142,6 +142,31 @@ async def test_the_first_hub_makes_a_secret_and_a_second_one_needs_it(
         await seal_of(tmp_path / "b", redis, hub_secret=SECRET)
     assert (await seal_of(tmp_path / "b", redis, hub_secret_file=file)).secret == first.secret
     assert not (tmp_path / "b" / SECRET_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "step"),
+    [
+        ("redis://example/0", f"delete the key {streams.SECRET_PROBE} in Redis."),
+        (
+            "unix:///a%20b/broker.sock?db=0",
+            f"redis-cli -s '/a b/broker.sock' del '{streams.SECRET_PROBE}'",
+        ),
+    ],
+)
+async def test_a_hub_that_does_not_start_says_why_and_how_to_delete_the_probe(
+    redis: Redis, tmp_path: Path, url: str, step: str
+) -> None:
+    await seal_of(tmp_path / "a", redis)
+    for settings, cause in (
+        ({}, "This hub has no secret"),
+        ({"hub_secret": SECRET}, "This hub's secret did not seal the probe"),
+    ):
+        secret = HubSecret(HubSettings(state_dir=tmp_path / "b", redis_url=url, **settings), now)
+        with pytest.raises(HubSecretError) as raised:
+            await secret.look(redis)
+        assert str(raised.value).startswith(cause)
+        assert step in str(raised.value)
 
 
 async def test_of_two_hubs_that_start_at_once_one_makes_the_secret(

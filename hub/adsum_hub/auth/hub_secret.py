@@ -16,8 +16,10 @@ import contextlib
 import logging
 import os
 import secrets
+import shlex
 from collections.abc import AsyncIterator
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -36,7 +38,7 @@ log = logging.getLogger(__name__)
 
 SECRET_FILE = "hub-secret"  # noqa: S105 - a name
 NOTE_FILE = "records-signed"
-#: Files that hubs of earlier versions have written.
+#: Files that hubs of earlier versions have written; version 0.1.0 roll.json alone, once a machine had joined.
 _OF_EARLIER = ("command-key.pem", "roll.json")
 INTERVAL_S = 2.0
 START_S = 2.0
@@ -44,10 +46,19 @@ FOREIGN = (
     "The probe of the hub's secret in Redis is not this hub's. Another hub with another secret "
     "runs there, or somebody changed it. This hub does not start again until that is settled."
 )
-_SHARE = (
-    "Copy the file hub-secret from the state directory of a hub that runs there, and name the copy in "
-    f"ADSUM_HUB_SECRET_FILE. If no hub has it any more: delete the key {streams.SECRET_PROBE} in Redis and start the hub; "
-    "everybody then has to sign in again, and machines have to join again."
+_COPY = (
+    "copy the file hub-secret from the state directory of that hub, and name the copy in "
+    "ADSUM_HUB_SECRET_FILE."
+)
+NO_SECRET = (
+    "This hub has no secret, but Redis has records that the secret of a hub sealed. If a hub has it: "
+    f"{_COPY} If none has it any more: {{}} Then start this hub. Everybody then has to sign in again, and "
+    "machines have to join again."
+)
+OTHER_SECRET = (
+    "This hub's secret did not seal the probe in Redis. If another hub, with another secret, uses this Redis: "
+    f"{_COPY} If none does, somebody changed the probe: {{}} Then start this hub. What this hub's secret sealed "
+    "then stays valid; for all else, people have to sign in again and machines have to join again."
 )
 Note = Literal["begun", "done"]
 
@@ -93,6 +104,20 @@ def _long_enough(text: bytes, name: str) -> bytes:
 
 def fits(secret: bytes, probe: bytes) -> bool:
     return unsealed(secret, streams.SECRET_PROBE, probe) is not None
+
+
+def _deletion(settings: HubSettings) -> str:
+    """Return how to delete the probe, as a sentence without its first capital."""
+    url = settings.redis_url or ""
+    if not url.startswith("unix:"):
+        return f"delete the key {streams.SECRET_PROBE} in Redis."
+    socket = shlex.quote(unquote(urlsplit(url).path))
+    data = shlex.quote(str(settings.state_dir / "broker" / "data"))
+    return (
+        f"run `redis-cli -s {socket} del '{streams.SECRET_PROBE}'`. If that is the broker of `adsum up`, it has "
+        f"ended by now: run `redis-server --port 0 --unixsocket {socket} --dir {data} --appendonly yes --save '' "
+        f"--daemonize yes` (or valkey-server) before, and `redis-cli -s {socket} shutdown` after."
+    )
 
 
 class HubSecret:
@@ -160,9 +185,9 @@ class HubSecret:
                 self._write_note("done")
                 return await self._settled(redis)
         elif secret is None:
-            raise HubSecretError(f"Redis has records that a hub's secret sealed. {_SHARE}")
+            raise HubSecretError(NO_SECRET.format(_deletion(self._settings)))
         elif not fits(secret, probe):
-            raise HubSecretError(f"Records in Redis are sealed with another secret. {_SHARE}")
+            raise HubSecretError(OTHER_SECRET.format(_deletion(self._settings)))
         if self._note() == "begun":
             await self._sign_earlier(redis, secret)
         elif probe is None:
