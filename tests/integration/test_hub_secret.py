@@ -15,7 +15,14 @@ import redis as blocking
 from redis.asyncio import Redis
 
 from adsum_hub.auth.credentials import Credential, CredentialStore
-from adsum_hub.auth.hub_secret import FOREIGN, NOTE_FILE, SECRET_FILE, HubSecret, HubSecretError
+from adsum_hub.auth.hub_secret import (
+    FOREIGN,
+    NOTE_FILE,
+    SECRET_FILE,
+    HubSecret,
+    HubSecretError,
+    read_secret,
+)
 from adsum_hub.auth.seal import (
     HIDDEN_NOTE,
     MINUTE_MS,
@@ -344,6 +351,19 @@ def test_a_secret_that_cannot_be_used_is_said_with_the_next_step(
         hub_secret(tmp_path, **given)
     with pytest.raises(HubSecretError, match="ADSUM_HUB_SECRET holds 5 bytes"):
         hub_secret(tmp_path, hub_secret="short")
+
+
+def test_a_given_secret_that_others_may_read_is_used_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "given"
+    file.write_text(SECRET)
+    for mode in (0o600, 0o640):
+        assert "others may read" not in caplog.text
+        file.chmod(mode)
+        assert read_secret(HubSettings(state_dir=tmp_path, redis_url=None, hub_secret_file=file))
+
+    assert f"others may read {file}" in caplog.text
 
 
 async def test_a_revocation_reaches_other_hubs_their_disks_and_an_emptied_redis(

@@ -75,6 +75,8 @@ def read_secret(settings: HubSettings) -> bytes | None:
             return _long_enough(settings.hub_secret.encode(), "ADSUM_HUB_SECRET")
         if settings.hub_secret_file:
             file = settings.hub_secret_file
+            if file.stat().st_mode & 0o077:
+                log.warning("others may read %s, the hub's secret: chmod 600 it", file)
             return _long_enough(file.read_bytes(), str(file))
         with os.fdopen(open_private(file, os.O_RDONLY), "rb") as own:
             if os.fstat(own.fileno()).st_mode & 0o077:
