@@ -36,9 +36,9 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 #: The most lines that a package may have. Lower a budget with each change; raise one only with the
 #: reason in the commit's body.
 LINE_BUDGETS = {
-    "adsum": 13520,
+    "adsum": 13560,
     "adsum_collector": 24190,
-    "adsum_hub": 20315,
+    "adsum_hub": 20430,
     "adsum_shared": 5160,
     "page": 17030,
 }
