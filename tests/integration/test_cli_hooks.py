@@ -24,12 +24,12 @@ def test_install_writes_what_the_installed_version_knows_and_remove_undoes_it(
     code, out, err = run("hooks", "install")
     assert code == 0
     assert "Claude Code 2.1.330" in err
-    assert "Hooks for 20 events" in out
+    assert "Hooks for 21 events" in out
     assert "adsum-backup-" in out
     hooks = json.loads(settings_of(home).read_text())["hooks"]
     assert "PostModelSwitch" in hooks
     assert "Stop" not in hooks
-    assert "already: 20 events" in run("hooks", "install")[1]
+    assert "already: 21 events" in run("hooks", "install")[1]
     assert run("hooks", "status")[:1] == (0,)
     assert "everything else is as it was" in run("hooks", "remove")[1]
     assert settings_of(home).read_text() == '{\n  "model": "opus"\n}\n'
@@ -65,8 +65,8 @@ def test_a_dry_run_prints_a_diff_and_no_secret(home: Path, run: Run) -> None:
     code, out, _ = run("hooks", "install", "--dry-run")
     assert code == 0
     summary, _, diff = out.partition("\n\n")
-    assert summary.startswith(f"{settings_of(home)}: 1")
-    assert "entries would be put in, one for each of UserPromptSubmit, " in summary
+    assert summary.startswith(f"{settings_of(home)}: 20 entries would be put in")
+    assert "one for each of UserPromptSubmit, " in summary
     assert diff.startswith(f"--- {settings_of(home)}")
     assert token_of(home / "state") not in out
     assert not settings_of(home).parent.exists()
