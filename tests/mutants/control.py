@@ -294,7 +294,7 @@ MUTANTS = (
                 f"{_CONTROL}/terminal.py",
                 "type_prompt",
                 "... or not rests()",
-                "not _ends_with(typing.box(), typed)",
+                "not typing.holds(typed)",
             ),
         ),
         ("tests/unit/collector/test_terminal.py::test_what_came_in_between_is_not_submitted",),
