@@ -532,7 +532,12 @@ async def test_what_is_asked_is_decided_from_its_notification_where_it_is_still_
         async def found() -> Any:
             return next((n for n in await page.evaluate(NOTES) if n["title"] == title), None)
 
-        return await wait_until(found, timeout=timeout, interval=0.2)  # type: ignore[no-any-return]
+        try:
+            return await wait_until(found, timeout=timeout, interval=0.2)  # type: ignore[no-any-return]
+        except AssertionError as error:
+            error.add_note(f"opened in its place: {await worker.evaluate('self.opened')}")
+            error.add_note(f"notes: {await page.evaluate(NOTES)}")
+            raise
 
     def asks(request: str) -> Callable[[], bool]:
         def is_so() -> bool:
