@@ -34,7 +34,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from adsum.config import read_settings, require_url
-from adsum.outcome import CommandError, Exit, agrees, require, say
+from adsum.outcome import CommandError, Exit, require, say
 from adsum.supervise import Part, Say, launcher
 from adsum_shared import __version__, streams
 from adsum_shared.connect import UNAVAILABLE, Redis, open_redis, require_recent
@@ -560,7 +560,7 @@ def restore(
 ) -> None:
     """source: a file, or `-` for stdin. Looks at all of it before anything is changed.
 
-    sign_out: also without a terminal, leave out what this hub's secret did not seal.
+    sign_out: with `replace`, leave out what this hub's secret did not seal.
     """
     url = _url(state_dir, redis_url)
     address = address_of(url)
@@ -582,11 +582,11 @@ def restore(
     records, number = _without_foreign(records, state_dir, redis_url)
     if number:
         say(NOT_SEALED.format(number))
-        if sys.stdin.isatty():
-            agreed = sign_out or agrees("Restore without them? [Y/n] ")
-        else:  # an empty Redis loses nothing by it
-            agreed = sign_out or not replace
-        require(agreed, f"{KEPT} To restore without them, give --sign-everybody-out.")
+        # an empty Redis loses nothing by it
+        require(
+            sign_out or not replace,
+            f"{KEPT} To restore without them, give --sign-everybody-out.",
+        )
 
     async def put_back(redis: Redis) -> None:
         there = await keys_of(redis)

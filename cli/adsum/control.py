@@ -174,7 +174,7 @@ def _notes() -> list[str]:
 
 
 def _require_yes(home: Path, keys: dict[str, str], step: str, *, yes: bool) -> None:
-    """Said, not only let pass. step: for a person at a terminal. Raises CommandError.
+    """Require --yes or a typed yes. step: what a person at a terminal does next. Raises CommandError.
 
     A first key may be trusted by --yes. A changed or a second one may be an attacker's, so a person
     compares it with what the hub shows.

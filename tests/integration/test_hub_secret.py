@@ -494,7 +494,7 @@ def test_after_the_upgrade_all_are_let_in_as_before(upgraded: HubProcess, redis_
             assert "0123456789abcdef" not in seen.json()["command_keys"]
             assert client.post("/api/v1/join/check", json={"token": JOIN}).status_code == 200
         with admin(upgraded) as client:
-            assert "1 admin credentials" in client.get("/readyz").json()["problem"]
+            assert "credentials that it found (1)" in client.get("/readyz").json()["problem"]
 
 
 def test_the_hubs_redis_login_alone_opens_nothing(upgraded: HubProcess, redis_url: str) -> None:

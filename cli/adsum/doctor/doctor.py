@@ -138,7 +138,7 @@ def examine(hub: str | None, state_dir: Path | None, claude: Path | None) -> lis
 
 
 def _hooks(setups: list[Setup], host: HostView | None, **more: bool) -> list[Finding]:
-    """host, whose witness is believed; more: as in check_hooks."""
+    """host: its hook witness says whether hooks were heard. more: as in check_hooks."""
     well = {each.name for each in (host.witnesses if host else ()) if each.state == "ok"}
     found = []
     for setup in setups:
@@ -149,7 +149,7 @@ def _hooks(setups: list[Setup], host: HostView | None, **more: bool) -> list[Fin
 
 
 def _named(finding: Finding, setup: Setup) -> Finding:
-    """Of another agent than the default one, with that agent's name."""
+    """Add the agent's name to the finding's id, unless it is the default agent."""
     return (
         finding if setup.is_default else replace(finding, id=f"{finding.id} ({setup.agent.title})")
     )

@@ -138,7 +138,7 @@ def type_prompt(
     draft: str,
     rests: Callable[[], bool],
     *,
-    vim: bool = False,
+    vim: bool,
 ) -> bool:
     """Types and submits it; a draft that stands in the box is put aside, and is back afterwards.
 

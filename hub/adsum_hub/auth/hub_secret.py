@@ -270,7 +270,7 @@ class HubSecret:
             log.warning("signed %d records of an earlier version", signed)
         if admins:
             self.seal.remarks.append(
-                f"The upgrade signed {admins} admin credentials that it found. Check them: "
+                f"The upgrade signed the admin credentials that it found ({admins}). Check them: "
                 "adsum hub tokens list; adsum hub sign-ins list. The hub's log names them."
             )
 

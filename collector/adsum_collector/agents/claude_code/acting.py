@@ -328,7 +328,7 @@ _SGR = re.compile(r"\x1b\[[0-9;]*m")
 #: The box stands between two of these; a text that is higher than the box scrolls inside.
 _RULE = re.compile(r"─+( ↑ \d+ more )?─{20,}")
 _MARK = "\u276f"
-#: Of a row under the box, in vim mode.
+#: The row under the box that names the mode of vim.
 _VIM = re.compile(r"\s*-- (INSERT|VISUAL)\b")
 BOX_ROWS_MAX = 45
 #: Enter would take a completion behind these, or begin a new line.

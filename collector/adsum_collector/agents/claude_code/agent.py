@@ -224,7 +224,7 @@ def _living(entry: dict[str, Any]) -> Iterator[Theirs]:
         yield Theirs(session_id, pid, status, texts.get("waitingFor"), texts.get("name"))
 
 
-#: The state file of a background job is smaller.
+#: The most that is read of a background job's state file.
 JOB_BYTES = 64 << 10
 LINUX_POLICY = Path("/etc/claude-code")
 MAC_POLICY = Path("/Library/Application Support/ClaudeCode")
